@@ -1,0 +1,68 @@
+"""Mode bases: the directions in which the order parameter is watched.
+
+The strength of mode k is its recovered share of the target, u_k^T G v_k / s_k (1 when learnt). Its order
+parameter is z_k = |p_k|^2 with p_k the mode's vector in unit space: Z^T v_k for symmetric structures,
+(Z1^T u_k + Z2^T v_k) / sqrt(2) for feedforward ones, where z_k -> 2 s_k (theory: section 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class SingularBasis:
+    """Singular directions of a matrix G. For symmetric G both sides are the eigenvectors."""
+
+    left: Float[Array, "rows modes"]
+    right: Float[Array, "columns modes"]
+    target: Float[Array, "modes"]
+
+    @classmethod
+    def of(cls, optimum: Float[Array, "rows columns"], modes: int) -> SingularBasis:
+        """The leading singular triplets of a matrix, largest first."""
+        left, values, right = np.linalg.svd(optimum, full_matrices=False)
+        return cls(left[:, :modes], right[:modes].T, values[:modes])
+
+    @property
+    def number(self) -> Int[Array, "modes"]:
+        return np.arange(1, len(self.target) + 1)
+
+    def strength(self, order: Array) -> Float[Array, "modes"]:
+        return (self.left * (order @ self.right)).sum(0) / self.target
+
+    def vectors(self, factors: tuple[Array, ...]) -> Float[Array, "modes degrees"]:
+        if len(factors) == 1:
+            return self.left.T @ factors[0]
+        return (self.left.T @ factors[0] + self.right.T @ factors[1]) / np.sqrt(2.0).astype(factors[0].dtype)
+
+
+@dataclass(frozen=True)
+class CoordinateBasis:
+    """Entries of a vector G: `index` names the watched entries (a selection when there are many)."""
+
+    index: Int[Array, "modes"]
+    target: Float[Array, "modes"]
+
+    @property
+    def number(self) -> Int[Array, "modes"]:
+        return self.index + 1
+
+    def strength(self, order: Array) -> Float[Array, "modes"]:
+        return order[self.index] / self.target
+
+    def vectors(self, factors: tuple[Array, ...]) -> Float[Array, "modes degrees"]:
+        rows = [factor[self.index] for factor in factors]
+        if len(rows) == 1:
+            return rows[0]
+        return (rows[0] + rows[1]) / np.sqrt(2.0).astype(rows[0].dtype)
+
+
+ModeBasis = SingularBasis | CoordinateBasis
+MODE_BASES = (SingularBasis, CoordinateBasis)

@@ -1,0 +1,168 @@
+"""The structure of a module as one linear map f - f(0) = A(G), with its adjoint.
+
+G is the *reduced order parameter*: the block of M = W W^T that the structure reads (theory: Theorem 1).
+For a symmetric structure G = M; for a feedforward one G = Z1 Z2^T, an off-diagonal block of M; where A(x)
+is diagonal, G is a vector. The dense matrices A(x) are never formed.
+
+Arrays are NumPy or JAX: every method works on either. Samples are the last axis everywhere
+(features-first), outputs the first: f has shape (outputs, samples).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from nqf_pipeline.forms.moments import Moments
+
+Array = Any
+
+
+def namespace(array: Array) -> ModuleType:
+    """numpy or jax.numpy, whichever the array belongs to."""
+    module: ModuleType = array.__array_namespace__()
+    return module
+
+
+@dataclass(frozen=True)
+class Structure(ABC):
+    """A linear map from the reduced order parameter G to outputs, at a fixed set of samples."""
+
+    offset: Float[Array, "outputs samples"]
+    """f(0), the output at zero weights."""
+
+    @abstractmethod
+    def apply(self, order: Array) -> Float[Array, "outputs samples"]:
+        """f - f(0) for the reduced order parameter G."""
+
+    @abstractmethod
+    def adjoint(self, residual: Float[Array, "outputs samples"]) -> Array:
+        """The gradient of <residual, apply(G)> in G; same shape as G."""
+
+    @abstractmethod
+    def second_moment(self) -> tuple[str, Float[Array, "..."]]:
+        """(kind, K): the operator K = mean over samples of A* A in its most compact form (see Moments)."""
+
+    def take(self, index: Array) -> Structure:
+        """The same structure at a subset of the samples (a minibatch)."""
+        return replace(self, **{f.name: getattr(self, f.name)[..., index] for f in fields(self)})
+
+    @property
+    def samples(self) -> int:
+        return int(self.offset.shape[-1])
+
+    def moments(self, targets: Float[Array, "outputs samples"]) -> Moments:
+        """Everything that the full-batch squared error needs to know about the samples."""
+        kind, operator = self.second_moment()
+        goal = targets - self.offset
+        linear = self.adjoint(goal) / self.samples
+        square = float(np.sum(goal**2) / self.samples)
+        return Moments.from_normal_equations(kind, operator, linear, square)
+
+
+@dataclass(frozen=True)
+class LinearStructure(Structure):
+    """f = G^T s(x): multi-output feedforward layers (MLP, CNN, value path of attention). G: (features, outputs)."""
+
+    features: Float[Array, "features samples"]
+
+    def apply(self, order: Array) -> Array:
+        return order.T @ self.features
+
+    def adjoint(self, residual: Array) -> Array:
+        return self.features @ residual.T
+
+    def second_moment(self) -> tuple[str, Array]:
+        return "left", self.features @ self.features.T / self.samples
+
+
+@dataclass(frozen=True)
+class BilinearStructure(Structure):
+    """f_o = a_o(x)^T G b(x): query-key attention. G: (left features, right features)."""
+
+    left: Float[Array, "outputs left samples"]
+    right: Float[Array, "right samples"]
+
+    def apply(self, order: Array) -> Array:
+        return namespace(order).einsum("oam,am->om", self.left, order @ self.right)
+
+    def adjoint(self, residual: Array) -> Array:
+        xp = namespace(residual)
+        return xp.einsum("oam,om->am", self.left, residual) @ self.right.T
+
+    def second_moment(self) -> tuple[str, Array]:
+        rows = namespace(self.left).einsum("oam,bm->omab", self.left, self.right)
+        rows = rows.reshape(-1, self.left.shape[1] * self.right.shape[0])
+        return "dense", rows.T @ rows / self.samples
+
+
+@dataclass(frozen=True)
+class GatedStructure(Structure):
+    """f_o = a(x)^T G_o b(x), G = [G_1 | G_2 | ...]: gated experts. G: (left features, outputs * right features)."""
+
+    left: Float[Array, "left samples"]
+    right: Float[Array, "right samples"]
+
+    def apply(self, order: Array) -> Array:
+        blocks = order.reshape(self.left.shape[0], -1, self.right.shape[0])
+        return namespace(order).einsum("am,aob,bm->om", self.left, blocks, self.right)
+
+    def adjoint(self, residual: Array) -> Array:
+        xp = namespace(residual)
+        return xp.einsum("am,om,bm->aob", self.left, residual, self.right).reshape(self.left.shape[0], -1)
+
+    def second_moment(self) -> tuple[str, Array]:
+        xp = namespace(self.left)
+        rows = xp.einsum("am,bm->mab", self.left, self.right)
+        gram = xp.einsum("mab,mcd->abcd", rows, rows) / self.samples
+        outputs = self.offset.shape[0]
+        full = xp.einsum("abcd,op->aobcpd", gram, xp.eye(outputs, dtype=gram.dtype))
+        size = self.left.shape[0] * outputs * self.right.shape[0]
+        return "dense", full.reshape(size, size)
+
+
+@dataclass(frozen=True)
+class SymmetricStructure(Structure):
+    """f = a(x)^T M a(x): quadratic networks, phase retrieval. G = M: (features, features), one output."""
+
+    vectors: Float[Array, "features samples"]
+
+    def apply(self, order: Array) -> Array:
+        return namespace(order).sum(self.vectors * (order @ self.vectors), axis=0)[None]
+
+    def adjoint(self, residual: Array) -> Array:
+        return (self.vectors * residual) @ self.vectors.T
+
+    def second_moment(self) -> tuple[str, Array]:
+        rows = namespace(self.vectors).einsum("am,bm->mab", self.vectors, self.vectors)
+        rows = rows.reshape(self.samples, -1)
+        return "dense", rows.T @ rows / self.samples
+
+
+@dataclass(frozen=True)
+class DiagonalStructure(Structure):
+    """f = sum_k c_k(x) G_k: commuting structures (diagonal networks, Fourier MLP). G: (features,), one output."""
+
+    coefficients: Float[Array, "features samples"]
+
+    def apply(self, order: Array) -> Array:
+        return (order @ self.coefficients)[None]
+
+    def adjoint(self, residual: Array) -> Array:
+        return self.coefficients @ residual[0]
+
+    def second_moment(self) -> tuple[str, Array]:
+        gram = self.coefficients @ self.coefficients.T / self.samples
+        diagonal = np.diag(gram)
+        off_diagonal = np.abs(gram - np.diag(diagonal)).max(initial=0.0)
+        if off_diagonal <= 1e-12 * np.abs(diagonal).max():
+            return "diagonal", diagonal.copy()
+        return "dense", gram
+
+
+STRUCTURES = (LinearStructure, BilinearStructure, GatedStructure, SymmetricStructure, DiagonalStructure)

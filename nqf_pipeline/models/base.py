@@ -1,0 +1,102 @@
+"""An architecture is one function of its units.
+
+Each architecture is one frozen pydantic model: its fields are what a study may name, its methods are the
+network, the closed-form structure and the part of W that the structure reads. The quadratic twin, the
+moment dynamics and the regime checks follow from these.
+
+Layout: W has shape (unit_size, width), one column a unit. Inputs have shape (*input_shape, samples),
+outputs (outputs, samples).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
+
+import lazy_loader
+import numpy as np
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, Field
+
+from nqf_pipeline.forms.modes import ModeBasis
+from nqf_pipeline.forms.structure import Structure
+
+Array = Any
+jax = lazy_loader.load("jax")
+"""Imported when a network is first evaluated: planning and analysis never pay for JAX."""
+
+
+class Architecture(BaseModel):
+    """A module made of `width` interchangeable units with `unit_size` parameters each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pairing: ClassVar[Literal["outer", "rowwise"]] = "outer"
+    """How factors combine into G: Z1 Z2^T, or the row sums of Z1 * Z2 where A(x) is diagonal."""
+    exactly_quadratic: ClassVar[bool] = False
+    """The network is its own quadratic form at any scale."""
+    exchangeable: ClassVar[bool] = True
+    """Units may be permuted without changing the function (not so in the Fourier MLP)."""
+    whitenable: ClassVar[bool] = False
+    """A linear map on the first input axis maps the linear features likewise, so they can be made white."""
+    degeneracy: ClassVar[int] = 1
+
+    width: int = Field(default=64, ge=1, description="number of units (hidden neurons, heads, kernels, experts)")
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self, "kind"))  # noqa: B009  (every subclass has the discriminator `kind`)
+
+    @property
+    @abstractmethod
+    def unit_size(self) -> int:
+        """Parameters of one unit, p."""
+
+    @property
+    @abstractmethod
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the module is three times differentiable at zero weights (condition of Theorem 1)."""
+        return True
+
+    @property
+    def degrees(self) -> int:
+        """Columns of the factors: units times degeneracy (degrees of freedom of z_k(0) / sigma^2)."""
+        return self.width * self.degeneracy
+
+    def encode(self, inputs: Float[Array, "*input_shape samples"]) -> Array:
+        """Whatever can be computed once per data set (patches of an image)."""
+        return inputs
+
+    @abstractmethod
+    def network(self, weights: Float[Array, "unit_size width"], encoded: Array) -> Float[Array, "outputs samples"]:
+        """The network itself, on encoded inputs (JAX)."""
+
+    def apply(self, weights: Float[Array, "unit_size width"], inputs: Array) -> Float[Array, "outputs samples"]:
+        """The network on plain inputs."""
+        return self.network(weights, self.encode(inputs))
+
+    @abstractmethod
+    def structure(self, inputs: Float[Array, "*input_shape samples"]) -> Structure:
+        """The closed-form structure at these inputs (NumPy, float64)."""
+
+    @abstractmethod
+    def factors(self, weights: Float[Array, "unit_size width"]) -> tuple[Float[Array, "rows degrees"], ...]:
+        """The parts of W that the structure reads: (Z1, Z2), or (Z,) when symmetric."""
+
+    def order(self, weights: Float[Array, "unit_size width"]) -> Array:
+        """The reduced order parameter G that `structure(...).apply` takes."""
+        factors = self.factors(weights)
+        left, right = factors[0], factors[-1]
+        return left @ right.T if self.pairing == "outer" else (left * right).sum(-1)
+
+    def mode_vectors(self, weights: Array, basis: ModeBasis) -> Float[Array, "modes degrees"]:
+        """p_k, the modes in unit space; z_k = |p_k|^2."""
+        return basis.vectors(self.factors(weights))
+
+    def initial(self, rng: np.random.Generator) -> Float[np.ndarray, "unit_size width"]:
+        """Standard normal weights, to be scaled by sigma: the same draw at every sigma."""
+        return rng.standard_normal((self.unit_size, self.width))

@@ -1,0 +1,56 @@
+"""A task turns an architecture and a random stream into a problem: data, targets and the modes to watch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict
+
+from nqf_pipeline.forms.modes import ModeBasis
+from nqf_pipeline.forms.moments import Moments
+from nqf_pipeline.forms.structure import Structure
+from nqf_pipeline.errors import InputError
+from nqf_pipeline.models.base import Architecture
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One data set with its structure, its second moments and its modes (NumPy, float64)."""
+
+    inputs: Float[Array, "*input_shape samples"]
+    targets: Float[Array, "outputs samples"]
+    test_inputs: Float[Array, "*input_shape test_samples"]
+    test_targets: Float[Array, "outputs test_samples"]
+    structure: Structure
+    moments: Moments
+    test_moments: Moments
+    modes: ModeBasis
+    initial_scale: Float[Array, "unit_size 1"]
+    """Row profile of the initial weights (1 but for prescribed initial profiles), multiplied by sigma."""
+
+
+class Task(BaseModel):
+    """What is to be learnt. Fields are what a study may name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shared_data: ClassVar[bool] = False
+    """The data do not depend on the seed, so lanes share one copy."""
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self, "kind"))  # noqa: B009
+
+    @abstractmethod
+    def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
+        """Draw the problem. Raises `TaskError` when the architecture cannot take this data."""
+
+
+class TaskError(InputError):
+    """The data are missing, malformed, or do not fit the architecture; the message says what to change."""
