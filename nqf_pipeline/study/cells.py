@@ -1,0 +1,178 @@
+"""A cell: one complete set of coordinates, with its identity, its random streams and its recorded steps."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Int
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.study.errors import ConfigError
+from nqf_pipeline.study.identity import canonical, digest, entropy
+
+try:
+    from nqf_pipeline.models import AnyArchitecture
+    from nqf_pipeline.tasks import AnyTask
+except ImportError:  # until both registries are committed
+    from nqf_pipeline.models.mlp import MLP as AnyArchitecture
+    from nqf_pipeline.tasks.base import Task as AnyTask
+
+Purpose = Literal["init", "data", "batches", "noise"]
+Precision = Literal["float32", "float64"]
+
+
+class Cell(BaseModel):
+    """Everything that decides the numbers of one network, its twin and its predictions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    experiment: str = Field(default="", description="the experiment's name, a label only", json_schema_extra={"label": True})
+    architecture: AnyArchitecture
+    task: AnyTask
+    optimizer: Optimizer
+    sigma: float = Field(gt=0, description="standard deviation of the initial weights")
+    seed: int = Field(default=0, ge=0, description="chooses the draw of weights, data and batches")
+    steps: int = Field(ge=1, description="optimizer steps")
+    records: int = Field(default=256, ge=2, description="recorded steps, log-spaced, first and last included")
+    precision: Precision = Field(default="float32", description="floating-point format of network and twin")
+
+    @model_validator(mode="after")
+    def _enough_steps(self) -> Cell:
+        check_records(self.steps, self.records)
+        return self
+
+    @cached_property
+    def id(self) -> str:
+        """16 hex digits naming the numbers: equal ids, equal results."""
+        return digest(self)
+
+    @cached_property
+    def bucket(self) -> str:
+        """Name of the compiled program and array shapes this cell shares with others."""
+        program = self.optimizer.program
+        key = [
+            canonical(self.architecture),
+            shape_of(self.task),
+            [program, self.optimizer.batch_size, self.records, self.precision],
+        ]
+        parts = (self.architecture.name, str(self.architecture.width), self.task.name, program, digest(key, 8))
+        return "_".join(parts)
+
+    @cached_property
+    def data_id(self) -> str:
+        """Cells with equal data ids train on the same data set."""
+        return digest(self._data_key())
+
+    @property
+    def epsilon(self) -> float:
+        """Scale of the initial order parameters, E z_k(0) = degrees sigma^2."""
+        return self.architecture.degrees * self.sigma**2
+
+    @property
+    def time_scale(self) -> float:
+        """Gradient-flow time of one step (see `Optimizer.time_scale`)."""
+        return self.optimizer.time_scale
+
+    def stream(self, purpose: Purpose) -> np.random.Generator:
+        """The random stream for one purpose; equal wherever nothing that matters for it differs.
+
+        Weights depend on the architecture and the seed only, so that one draw serves every sigma, task and optimizer; data on the task,
+        the kind of architecture and its input shape, so that one data set serves every width.
+        """
+        keys: dict[Purpose, Any] = {
+            "init": [self.architecture, self.seed],
+            "data": self._data_key(),
+            "batches": [self._data_key(), self.optimizer.batch_size, self.seed],
+            "noise": [self, self.seed],
+        }
+        return generator([purpose, keys[purpose]])
+
+    def _data_key(self) -> list[Any]:
+        return data_key(self.architecture, self.task, None if self.task.shared_data else self.seed)
+
+    def step_grid(self) -> Int[np.ndarray, "records"]:
+        """The recorded steps."""
+        return step_grid(self.steps, self.records)
+
+    def coordinates(self) -> dict[str, Any]:
+        """Flat scalars for data set coordinates and tables. Fields keep their names; where two parts of a cell share one, the later
+        part's name goes before (`task_samples`). An absent value (no batch size) is NaN; a sequence is its JSON text."""
+        flat: dict[str, Any] = {
+            "cell": self.id,
+            "bucket": self.bucket,
+            "experiment": self.experiment,
+            "architecture": self.architecture.name,
+            "task": self.task.name,
+            "optimizer": self.optimizer.kind,
+            "sigma": self.sigma,
+            "epsilon": self.epsilon,
+            "seed": self.seed,
+            "steps": self.steps,
+            "records": self.records,
+            "precision": self.precision,
+            "degrees": self.architecture.degrees,
+            "time_scale": self.time_scale,
+        }
+        for part, model in (("optimizer", self.optimizer), ("architecture", self.architecture), ("task", self.task)):
+            for name, value in canonical(model).items():
+                if name != "kind":
+                    flat[f"{part}_{name}" if name in flat else name] = _scalar(value)
+        return flat
+
+
+def _scalar(value: Any) -> Any:
+    if value is None:
+        return float("nan")
+    return json.dumps(value) if isinstance(value, (list, dict)) else value
+
+
+def shape_of(task: BaseModel) -> Any:
+    """The part of a task that fixes array shapes and program: everything but its real numbers, which are traced.
+
+    A task names real fields that do change shapes (a test fraction) in `shape_fields`.
+    """
+    kept = getattr(type(task), "shape_fields", frozenset())
+    return {name: value if name in kept else _skeleton(value) for name, value in canonical(task).items()}
+
+
+def _skeleton(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_skeleton(item) for item in value]
+    return "real" if isinstance(value, float) else value
+
+
+def data_key(architecture: AnyArchitecture, task: AnyTask, seed: int | None) -> list[Any]:
+    """What a data set depends on; `seed` is None for data shared by all seeds."""
+    return [task, architecture.name, list(architecture.input_shape), seed]
+
+
+def generator(key: Any) -> np.random.Generator:
+    """A PCG64 stream seeded by the hash of its key."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy(key))))
+
+
+def check_records(steps: int, records: int) -> None:
+    """Integers 0..steps must hold `records` different ones."""
+    if records < 2 or steps < records - 1:
+        raise ConfigError(
+            f"{records} recorded steps do not fit into {steps} steps: records must be at least 2 and at most steps + 1 = {steps + 1}; "
+            "raise `steps` or lower `records`"
+        )
+
+
+def step_grid(steps: int, records: int) -> Int[np.ndarray, "records"]:
+    """Exactly `records` different integers from 0 to `steps`, log-spaced as far as integers allow.
+
+    Each next one is the larger of previous + 1 and the next term of the geometric series from the previous to the last. A geometric
+    term never exceeds the arithmetic one, so room for the remaining integers is never lost.
+    """
+    check_records(steps, records)
+    grid = [0] if records == 2 else [0, 1]
+    while len(grid) < records - 1:
+        left = records - len(grid)
+        grid.append(max(grid[-1] + 1, round(grid[-1] * (steps / grid[-1]) ** (1.0 / left))))
+    return np.array([*grid, steps], dtype=np.int64)

@@ -1,0 +1,52 @@
+"""Canonical JSON and its hash: the same numbers give the same name, whatever the spelling.
+
+Keys are sorted, floats printed in their shortest round-trip form, ints given for float fields become floats, -0.0 becomes 0.0,
+and defaults are written out, so that changing a default renames cells instead of silently changing what an old name means.
+A field added to a model later keeps old names alive by `json_schema_extra={"absent": value}`, value being what older cells did
+implicitly: only that value, fixed independently of the default, is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel
+
+DIGITS = 16
+
+
+def canonical(value: Any) -> Any:
+    """Plain data with one form per meaning (see the module's text)."""
+    if isinstance(value, BaseModel):
+        return {name: canonical(getattr(value, name)) for name in identifying_fields(value)}
+    if isinstance(value, dict):
+        return {str(key): canonical(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [canonical(item) for item in value]
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def identifying_fields(model: BaseModel) -> Iterable[str]:
+    """Names of the fields that affect numbers: all but those marked `label` and those at their `absent` value."""
+    for name, field in type(model).model_fields.items():
+        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        if not extra.get("label") and not ("absent" in extra and extra["absent"] == getattr(model, name)):
+            yield name
+
+
+def encode(value: Any) -> str:
+    """Canonical JSON on one line."""
+    return json.dumps(canonical(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(value: Any, digits: int = DIGITS) -> str:
+    """The first hex digits of the SHA-256 of the canonical JSON."""
+    return hashlib.sha256(encode(value).encode()).hexdigest()[:digits]
+
+
+def entropy(value: Any) -> int:
+    """All 256 bits of the hash, to seed a stream."""
+    return int(hashlib.sha256(encode(value).encode()).hexdigest(), 16)
