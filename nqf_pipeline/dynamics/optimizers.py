@@ -23,7 +23,7 @@ def _default_momentum(values: dict[str, Any]) -> float:
 class Optimizer(BaseModel):
     """One optimizer with all its numbers resolved."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     kind: Literal["gd", "sgd", "momentum", "adam"] = Field(
         default="gd", description="gradient descent, minibatch gradient descent, Polyak momentum, or Adam"

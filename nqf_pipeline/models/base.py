@@ -29,7 +29,7 @@ jax = lazy_loader.load("jax")
 class Architecture(BaseModel):
     """A module made of `width` interchangeable units with `unit_size` parameters each."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     pairing: ClassVar[Literal["outer", "rowwise"]] = "outer"
     """How factors combine into G: Z1 Z2^T, or the row sums of Z1 * Z2 where A(x) is diagonal."""

@@ -28,7 +28,7 @@ Precision = Literal["float32", "float64"]
 class Cell(BaseModel):
     """Everything that decides the numbers of one network, its twin and its predictions."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     experiment: str = Field(default="", description="the experiment's name, a label only", json_schema_extra={"label": True})
     architecture: AnyArchitecture
@@ -55,7 +55,7 @@ class Cell(BaseModel):
         """Name of the compiled program and array shapes this cell shares with others."""
         program = self.optimizer.program
         key = [
-            canonical(self.architecture),
+            self.architecture,
             shape_of(self.task),
             [program, self.optimizer.batch_size, self.records, self.precision],
         ]
@@ -118,7 +118,7 @@ class Cell(BaseModel):
             "time_scale": self.time_scale,
         }
         for part, model in (("optimizer", self.optimizer), ("architecture", self.architecture), ("task", self.task)):
-            for name, value in canonical(model).items():
+            for name, value in model:
                 if name != "kind":
                     flat[f"{part}_{name}" if name in flat else name] = _scalar(value)
         return flat
@@ -127,7 +127,7 @@ class Cell(BaseModel):
 def _scalar(value: Any) -> Any:
     if value is None:
         return float("nan")
-    return json.dumps(value) if isinstance(value, (list, dict)) else value
+    return value if isinstance(value, (str, bool, int, float)) else json.dumps(canonical(value))
 
 
 def shape_of(task: BaseModel) -> Any:
@@ -136,11 +136,11 @@ def shape_of(task: BaseModel) -> Any:
     A task names real fields that do change shapes (a test fraction) in `shape_fields`.
     """
     kept = getattr(type(task), "shape_fields", frozenset())
-    return {name: value if name in kept else _skeleton(value) for name, value in canonical(task).items()}
+    return {name: value if name in kept else _skeleton(value) for name, value in task}
 
 
 def _skeleton(value: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_skeleton(item) for item in value]
     return "real" if isinstance(value, float) else value
 

@@ -1,7 +1,7 @@
 """Canonical JSON and its hash: the same numbers give the same name, whatever the spelling.
 
-Keys are sorted, floats printed in their shortest round-trip form, ints given for float fields become floats, -0.0 becomes 0.0,
-and defaults are written out, so that changing a default renames cells instead of silently changing what an old name means.
+Keys are sorted, floats printed in their shortest round-trip form, whole floats as integers (1 and 1.0 are one number, so are 0.0
+and -0.0), and defaults are written out, so that changing a default renames cells instead of silently changing what an old name means.
 A field added to a model later keeps old names alive by `json_schema_extra={"absent": value}`, value being what older cells did
 implicitly: only that value, fixed independently of the default, is left out.
 """
@@ -26,7 +26,7 @@ def canonical(value: Any) -> Any:
         return {str(key): canonical(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [canonical(item) for item in value]
-    return value + 0.0 if isinstance(value, float) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def identifying_fields(model: BaseModel) -> Iterable[str]:

@@ -38,7 +38,7 @@ class Problem:
 class Task(BaseModel):
     """What is to be learnt. Fields are what a study may name."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     shared_data: ClassVar[bool] = False
     """The data do not depend on the seed, so lanes share one copy."""
