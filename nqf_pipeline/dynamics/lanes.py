@@ -1,0 +1,74 @@
+"""What one lane of a compiled training program reads and returns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.forms.modes import ModeBasis
+from nqf_pipeline.forms.moments import Moments
+from nqf_pipeline.forms.structure import Structure
+from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.tasks.base import Problem
+
+Array = Any
+
+
+class Split(NamedTuple):
+    """One data split as the network reads it (encoded samples) and as its twin does (structure, moments)."""
+
+    encoded: Array
+    targets: Float[Array, "outputs samples"]
+    structure: Structure | None
+    moments: Moments
+
+
+class Data(NamedTuple):
+    """Everything a lane knows about its problem. Lanes of a task without random data share one copy."""
+
+    train: Split
+    test: Split
+    modes: ModeBasis
+
+
+class Hyper(NamedTuple):
+    """Traced optimizer numbers: one program serves every value."""
+
+    learning_rate: Array
+    momentum: Array
+    weight_decay: Array
+    beta1: Array
+    beta2: Array
+    eps: Array
+
+
+class Record(NamedTuple):
+    """What is written down at a recorded step (docs/data_dictionary.md)."""
+
+    network_loss: Array
+    twin_loss: Array
+    network_test_loss: Array
+    twin_test_loss: Array
+    divergence: Array
+    network_mode: Array
+    twin_mode: Array
+    order_parameter: Array
+
+
+def hyper_of(optimizer: Optimizer) -> Hyper:
+    """The optimizer's numbers in the order the program traces them."""
+    return Hyper(*(np.float64(getattr(optimizer, name)) for name in Hyper._fields))
+
+
+def data_of(architecture: Architecture, problem: Problem, *, samples_needed: bool) -> Data:
+    """A problem as one lane's data. Without `samples_needed` (an exactly quadratic module on the full batch) only its moments."""
+    if not samples_needed:
+        nothing = np.zeros((0,))
+        empty = [Split(nothing, nothing, None, moments) for moments in (problem.moments, problem.test_moments)]
+        return Data(*empty, problem.modes)
+    train = Split(architecture.encode(problem.inputs), problem.targets, problem.structure, problem.moments)
+    test = Split(architecture.encode(problem.test_inputs), problem.test_targets, None, problem.test_moments)
+    return Data(train, test, problem.modes)

@@ -1,0 +1,137 @@
+"""Training of a network and of its quadratic twin, side by side, in one compiled program.
+
+Both start from the same weights, see the same batches and follow the same optimizer. Steps between two
+recorded ones run in an inner loop with traced bounds, so that one program serves every horizon; lanes
+(cells that differ in traced numbers only) are batched. Loss: mean over samples of the sum over outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Float, Int
+
+from nqf_pipeline.dynamics import pytrees
+from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Split
+from nqf_pipeline.models.base import Architecture
+
+Array = Any
+
+
+class _Run(NamedTuple):
+    weights: Array
+    optimizer: Any
+
+
+@dataclass(frozen=True)
+class Program:
+    """The static part of a bucket: equal programs share one compilation."""
+
+    architecture: Architecture
+    update: Literal["linear", "adam"]
+    batch_size: int | None
+    precision: Literal["float32", "float64"]
+    shared_data: bool
+
+    @property
+    def network_is_twin(self) -> bool:
+        """An exactly quadratic module on the full batch needs no samples and no second run: it is its twin."""
+        return self.architecture.exactly_quadratic and self.batch_size is None
+
+    @cached_property
+    def compiled(self) -> Any:
+        """simulate(data, weights, hyper, batch_key, step_number) over lanes; the step grid is common to all."""
+        return jax.jit(jax.vmap(self._simulate, in_axes=(None if self.shared_data else 0, 0, 0, 0, None)))
+
+    def _simulate(self, data: Data, weights: Array, hyper: Hyper, key: Array, steps: Int[Array, "records"]) -> Record:
+        update = _update_rule(self.update, hyper)
+        objectives = [self._twin_objective] if self.network_is_twin else [self._network_objective, self._twin_objective]
+        start = [_Run(weights, update.init(weights)) for _ in objectives]
+
+        def one_step(step: Array, runs: list[_Run]) -> list[_Run]:
+            batch = self._batch(data.train, key, step)
+            return [_advance(update, lambda w, f=objective: f(w, batch), run) for objective, run in zip(objectives, runs, strict=True)]
+
+        def to_next_record(runs: list[_Run], bounds: tuple[Array, Array]) -> tuple[list[_Run], Record]:
+            runs = jax.lax.fori_loop(bounds[0], bounds[1], one_step, runs)
+            return runs, self._record(data, runs)
+
+        _, rest = jax.lax.scan(to_next_record, start, (steps[:-1], steps[1:]))
+        return jax.tree.map(lambda first, later: jnp.concatenate([first[None], later]), self._record(data, start), rest)
+
+    def _batch(self, split: Split, key: Array, step: Array) -> Split:
+        if self.batch_size is None:
+            return split
+        index = jax.random.randint(jax.random.fold_in(key, step), (self.batch_size,), 0, split.targets.shape[-1])
+        structure = None if split.structure is None else split.structure.take(index)
+        return Split(split.encoded[..., index], split.targets[..., index], structure, split.moments)
+
+    def _network_objective(self, weights: Array, batch: Split) -> Float[Array, ""]:
+        return _squared_error(self.architecture.network(weights, batch.encoded) - batch.targets)
+
+    def _twin_objective(self, weights: Array, batch: Split) -> Float[Array, ""]:
+        order = self.architecture.order(weights)
+        if self.batch_size is None:
+            return batch.moments.excess(order)
+        return _squared_error(batch.structure.offset + batch.structure.apply(order) - batch.targets)
+
+    def _record(self, data: Data, runs: list[_Run]) -> Record:
+        network, twin = runs[0].weights, runs[-1].weights
+        network_order, twin_order = self.architecture.order(network), self.architecture.order(twin)
+        twin_loss, twin_test_loss = data.train.moments.loss(twin_order), data.test.moments.loss(twin_order)
+        if self.network_is_twin:
+            losses = (twin_loss, twin_loss, twin_test_loss, twin_test_loss, jnp.zeros_like(twin_loss))
+        else:
+            output = self.architecture.network(network, data.train.encoded)
+            offset = data.train.structure.offset
+            gap = output - offset - data.train.structure.apply(twin_order)
+            divergence = jnp.sqrt(_squared_error(gap) / _squared_error(data.train.targets - offset))
+            test_loss = _squared_error(self.architecture.network(network, data.test.encoded) - data.test.targets)
+            losses = (_squared_error(output - data.train.targets), twin_loss, test_loss, twin_test_loss, divergence)
+        vectors = self.architecture.mode_vectors(network, data.modes)
+        return Record(*losses, data.modes.strength(network_order), data.modes.strength(twin_order), (vectors**2).sum(-1))
+
+
+def _squared_error(residual: Float[Array, "outputs samples"]) -> Float[Array, ""]:
+    return (residual**2).sum() / residual.shape[-1]
+
+
+def _update_rule(kind: Literal["linear", "adam"], hyper: Hyper) -> optax.GradientTransformation:
+    decay, scale = optax.add_decayed_weights(hyper.weight_decay), optax.scale(-hyper.learning_rate)
+    if kind == "linear":
+        return optax.chain(decay, optax.trace(hyper.momentum), scale)
+    return optax.chain(optax.scale_by_adam(hyper.beta1, hyper.beta2, hyper.eps), decay, scale)
+
+
+def _advance(update: optax.GradientTransformation, objective: Any, run: _Run) -> _Run:
+    step, state = update.update(jax.grad(objective)(run.weights), run.optimizer, run.weights)
+    return _Run(optax.apply_updates(run.weights, step), state)
+
+
+@dataclass(frozen=True)
+class LaneGroup:
+    """Cells that run through one call of a program: a leading lane axis on everything but shared data and the step grid."""
+
+    data: Data
+    weights: Float[Array, "lanes unit_size width"]
+    hyper: Hyper
+    batch_key: Any
+    step_number: Int[Array, "records"]
+
+    def arguments(self, precision: str) -> tuple[Any, ...]:
+        """What `Program.compiled` takes, in the precision of the program."""
+        floats = pytrees.cast((self.data, self.weights, self.hyper), precision)
+        return (*floats, self.batch_key, jnp.asarray(self.step_number))
+
+
+def train(program: Program, group: LaneGroup) -> Record:
+    """Trains every lane to the last step. Returns a Record of arrays (lanes, records, ...).
+
+    A lane that diverges goes on as inf or NaN; `divergence_step` in the store names when.
+    """
+    return jax.block_until_ready(program.compiled(*group.arguments(program.precision)))
