@@ -1,0 +1,96 @@
+# Every target sets up what it needs. A fresh machine needs Python 3.11 or newer, make and git.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+CONFIG ?= config/config.yaml
+CORES ?= all
+ARGS ?=
+
+VENV := .venv
+BENCH_VENV := .venv-bench
+READY := $(VENV)/ready
+BENCH_READY := $(BENCH_VENV)/ready
+PIP := -m pip --disable-pip-version-check
+# The environment's programs first: the workflow's jobs call them by name.
+ACTIVATE := export PATH="$(CURDIR)/$(VENV)/bin:$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)";
+
+define MAKE_VENV
+if [ ! -x $(1)/bin/python ]; then \
+  for python in $${PYTHON:-python3.11 python3 python3.12 python3.13 python3.14}; do \
+    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && found="$$python" && break; \
+  done; \
+  [ -n "$${found:-}" ] || { echo "No Python 3.11 or newer found on PATH. Install one, or name it: make env PYTHON=/path/to/python3.11" >&2; exit 1; }; \
+  echo "Creating $(1) with $$($$found --version)"; \
+  "$$found" -m venv $(1); \
+fi
+endef
+
+.PHONY: help env run report docs test test-faults test-cluster lint bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  variables: CONFIG=config/config.yaml  CORES=all  ARGS='extra arguments'  PYTHON=python3.11"
+
+env: $(READY) ## the environment in .venv, from requirements.lock
+
+$(READY): requirements.lock pyproject.toml
+	@$(call MAKE_VENV,$(VENV))
+	@echo "Installing the locked packages into $(VENV)"
+	@$(VENV)/bin/python $(PIP) install -qq --compile -r requirements.lock
+	@$(VENV)/bin/python $(PIP) install -qq --no-deps --editable .
+	@$(VENV)/bin/python -m compileall -q nqf_pipeline
+	@touch $@
+
+run: env ## train, predict, analyse and report a study (CONFIG=...)
+	@$(ACTIVATE) snakemake --cores $(CORES) --configfile $(CONFIG) $(ARGS)
+
+report: env ## rebuild tables, figures and report without training
+	@$(ACTIVATE) snakemake --cores $(CORES) --configfile $(CONFIG) --forcerun analyse $(ARGS)
+
+docs: env ## regenerate the generated files (defaults, schema, config/README.md)
+	@$(ACTIVATE) python -m nqf_pipeline.study.generate
+
+test: env ## all tests but fault injection and the cluster
+	@$(ACTIVATE) pytest -m "not cluster and not faults" $(ARGS)
+
+test-faults: env ## tests that kill processes and truncate files
+	@$(ACTIVATE) pytest -m faults $(ARGS)
+
+test-cluster: env ## tests on a real SLURM installation
+	@$(ACTIVATE) pytest -m cluster $(ARGS)
+
+lint: env ## formatting, lint, types and the workflow's lint
+	@$(ACTIVATE) ruff check .
+	@$(ACTIVATE) ruff format --check .
+	@$(ACTIVATE) snakefmt --check workflow
+	@$(ACTIVATE) mypy
+	@$(ACTIVATE) snakemake --lint
+
+bench: env $(BENCH_READY) ## benchmarks/results.json, its figure and docs/performance.md
+	@$(ACTIVATE) python -m benchmarks.run --torch-python $(BENCH_VENV)/bin/python $(ARGS)
+
+# PyTorch, the peer, lives apart so that the environment stays free of it.
+$(BENCH_READY): requirements-bench.lock
+	@$(call MAKE_VENV,$(BENCH_VENV))
+	@echo "Installing the peers into $(BENCH_VENV)"
+	@$(BENCH_VENV)/bin/python $(PIP) install -qq --compile -r requirements-bench.lock
+	@touch $@
+
+# Versions already in a lock are kept where they still fit; ARGS=--upgrade moves to the newest.
+# PyTorch's CUDA runtime is left out: the benchmarks run on the CPU, and pip adds it where a wheel asks for it.
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
+BENCH_EXTRA := 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"], sep="\n")'
+
+lock: env ## resolve the exact versions in the two lock files anew
+	@$(VENV)/bin/python $(PIP) install -qq "uv>=0.9"
+	@$(ACTIVATE) $(LOCK) pyproject.toml --extra dev --output-file requirements.lock $(ARGS)
+	@$(ACTIVATE) python -c $(BENCH_EXTRA) | $(LOCK) - --output-file requirements-bench.lock $(ARGS)
+	@sed -i.old -E '/^(nvidia|cuda|triton)/d' requirements-bench.lock && rm requirements-bench.lock.old
+
+clean: ## remove environments and caches (results stay)
+	rm -rf $(VENV) $(BENCH_VENV) build dist *.egg-info .snakemake .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
