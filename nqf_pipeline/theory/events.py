@@ -2,14 +2,15 @@
 
 On plateau k the order parameter sits at R_k, the best one of rank k; the modes that are still small grow along
 the singular pairs of the residual K (G* - R_k), at 4 (one factor: 8) times its singular values, so ln z is
-piecewise linear in time. The next event is the first mode to reach half its capacity 2 |R_{k+1} - R_k|
-(theory: section 4, "The event clock", matrix form).
+piecewise linear in time. The next event is the first mode whose straight line reaches its capacity, 2 |R_{k+1} - R_k|
+(one factor: |R_{k+1} - R_k|): there the saturating curve passes half of it (theory: section 4, "The event clock", matrix form).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,8 +69,8 @@ def event_clock(architecture: Architecture, moments: Moments, optimizer: Optimiz
     symmetric = factor_count(architecture) == 1
     scale = flow_rate(architecture)
     orders = plateau_orders(moments, symmetric, len(log_seed))
-    heights = np.array([np.linalg.norm(after - before) for before, after in zip(orders, orders[1:], strict=False)])
-    level = np.log(heights / 2 if symmetric else heights)
+    heights = np.array([np.linalg.norm(after - before) for before, after in pairwise(orders)])
+    level = np.log(heights if symmetric else 2 * heights)
     log_z, now, steps = np.array(log_seed[: len(level)], float), 0.0, np.full(len(level), np.inf)
     for k in range(len(level)):
         gain = log_growth(scale * _residual_values(moments, orders[k], symmetric)[: len(level) - k], optimizer)
