@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from nqf_pipeline.forms.structure import namespace
+
 Array = Any
 
 
@@ -61,7 +63,9 @@ class CoordinateBasis:
         rows = [factor[self.index] for factor in factors]
         if len(rows) == 1:
             return rows[0]
-        return (rows[0] + rows[1]) / np.sqrt(2.0).astype(rows[0].dtype)
+        # A negative entry grows where both factors have opposite signs.
+        sign = namespace(self.target).sign(self.target)[:, None].astype(rows[0].dtype)
+        return (rows[0] + sign * rows[1]) / np.sqrt(2.0).astype(rows[0].dtype)
 
 
 ModeBasis = SingularBasis | CoordinateBasis

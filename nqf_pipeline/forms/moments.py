@@ -22,7 +22,10 @@ Kind = Literal["left", "dense", "diagonal"]
 
 @dataclass(frozen=True)
 class Moments:
-    """K acts on G as K @ G ("left"), as a matrix on vec(G) in C order ("dense") or entrywise ("diagonal")."""
+    """K acts on G as K @ G ("left"), as a matrix on vec(G) in C order ("dense") or entrywise ("diagonal").
+
+    A dense K smaller than vec(G) acts on each of its consecutive blocks (outputs that share one operator).
+    """
 
     kind: Kind
     operator: Float[Array, "..."]
@@ -38,8 +41,7 @@ class Moments:
             optimum = linear / safe
         else:
             inverse = np.linalg.pinv(operator, rcond=1e-12, hermitian=True)
-            flat = linear if kind == "left" else linear.reshape(-1)
-            optimum = (inverse @ flat).reshape(linear.shape)
+            optimum = inverse @ linear if kind == "left" else (linear.reshape(-1, len(inverse)) @ inverse).reshape(linear.shape)
         floor = np.asarray(max(square - float(np.sum(linear * optimum)), 0.0))
         return cls(kind, operator, optimum, floor)
 
@@ -48,7 +50,7 @@ class Moments:
         if self.kind == "left":
             return self.operator @ order
         if self.kind == "dense":
-            return (self.operator @ order.reshape(-1)).reshape(order.shape)
+            return (order.reshape(-1, len(self.operator)) @ self.operator).reshape(order.shape)
         return self.operator * order
 
     def excess(self, order: Array) -> Array:

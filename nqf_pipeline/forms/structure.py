@@ -89,41 +89,39 @@ class BilinearStructure(Structure):
     right: Float[Array, "right samples"]
 
     def apply(self, order: Array) -> Array:
-        return namespace(order).einsum("oam,am->om", self.left, order @ self.right)
+        return (self.left * (order @ self.right)[None]).sum(1)
 
     def adjoint(self, residual: Array) -> Array:
-        xp = namespace(residual)
-        return xp.einsum("oam,om->am", self.left, residual) @ self.right.T
+        return (self.left * residual[:, None]).sum(0) @ self.right.T
 
     def second_moment(self) -> tuple[str, Array]:
-        rows = namespace(self.left).einsum("oam,bm->omab", self.left, self.right)
-        rows = rows.reshape(-1, self.left.shape[1] * self.right.shape[0])
-        return "dense", rows.T @ rows / self.samples
+        """K_(ab)(cd) = mean of (sum_o a_oa a_oc) b_b b_d: outputs are summed before the product over samples."""
+        rows, columns = self.left.shape[1], self.right.shape[0]
+        lefts = (self.left[:, :, None] * self.left[:, None]).sum(0).reshape(-1, self.samples)
+        rights = (self.right[:, None] * self.right[None]).reshape(-1, self.samples)
+        moment = (lefts @ rights.T / self.samples).reshape(rows, rows, columns, columns)
+        return "dense", moment.transpose(0, 2, 1, 3).reshape(rows * columns, -1)
 
 
 @dataclass(frozen=True)
 class GatedStructure(Structure):
-    """f_o = a(x)^T G_o b(x), G = [G_1 | G_2 | ...]: gated experts. G: (left features, outputs * right features)."""
+    """f_o = a(x)^T G_o b(x), G_o stacked below each other: gated experts. G: (outputs * left features, right features)."""
 
     left: Float[Array, "left samples"]
     right: Float[Array, "right samples"]
 
     def apply(self, order: Array) -> Array:
-        blocks = order.reshape(self.left.shape[0], -1, self.right.shape[0])
-        return namespace(order).einsum("am,aob,bm->om", self.left, blocks, self.right)
+        blocks = (order @ self.right).reshape(-1, *self.left.shape)
+        return (blocks * self.left[None]).sum(1)
 
     def adjoint(self, residual: Array) -> Array:
-        xp = namespace(residual)
-        return xp.einsum("am,om,bm->aob", self.left, residual, self.right).reshape(self.left.shape[0], -1)
+        weighted = residual[:, None] * self.left[None]
+        return weighted.reshape(-1, self.samples) @ self.right.T
 
     def second_moment(self) -> tuple[str, Array]:
-        xp = namespace(self.left)
-        rows = xp.einsum("am,bm->mab", self.left, self.right)
-        gram = xp.einsum("mab,mcd->abcd", rows, rows) / self.samples
-        outputs = self.offset.shape[0]
-        full = xp.einsum("abcd,op->aobcpd", gram, xp.eye(outputs, dtype=gram.dtype))
-        size = self.left.shape[0] * outputs * self.right.shape[0]
-        return "dense", full.reshape(size, size)
+        """One output's operator: every G_o obeys the same."""
+        rows = (self.left[:, None] * self.right[None]).reshape(-1, self.samples)
+        return "dense", rows @ rows.T / self.samples
 
 
 @dataclass(frozen=True)
@@ -133,15 +131,14 @@ class SymmetricStructure(Structure):
     vectors: Float[Array, "features samples"]
 
     def apply(self, order: Array) -> Array:
-        return namespace(order).sum(self.vectors * (order @ self.vectors), axis=0)[None]
+        return (self.vectors * (order @ self.vectors)).sum(0)[None]
 
     def adjoint(self, residual: Array) -> Array:
         return (self.vectors * residual) @ self.vectors.T
 
     def second_moment(self) -> tuple[str, Array]:
-        rows = namespace(self.vectors).einsum("am,bm->mab", self.vectors, self.vectors)
-        rows = rows.reshape(self.samples, -1)
-        return "dense", rows.T @ rows / self.samples
+        rows = (self.vectors[:, None] * self.vectors[None]).reshape(-1, self.samples)
+        return "dense", rows @ rows.T / self.samples
 
 
 @dataclass(frozen=True)
@@ -157,6 +154,9 @@ class DiagonalStructure(Structure):
         return self.coefficients @ residual[0]
 
     def second_moment(self) -> tuple[str, Array]:
+        if np.count_nonzero(self.coefficients, axis=0).max(initial=0) <= 1:
+            # One-hot samples: no product of a p x m matrix with itself.
+            return "diagonal", (self.coefficients**2).sum(1) / self.samples
         gram = self.coefficients @ self.coefficients.T / self.samples
         diagonal = np.diag(gram)
         off_diagonal = np.abs(gram - np.diag(diagonal)).max(initial=0.0)

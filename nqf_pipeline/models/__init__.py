@@ -1,0 +1,41 @@
+"""Architectures: one definition each, from which network, structure and twin follow."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.models.cnn import CNN
+from nqf_pipeline.models.diagonal import Diagonal
+from nqf_pipeline.models.fourier_mlp import FourierMLP
+from nqf_pipeline.models.mixture_of_experts import MixtureOfExperts
+from nqf_pipeline.models.mlp import MLP
+from nqf_pipeline.models.multi_head import MultiHead
+from nqf_pipeline.models.phase_retrieval import PhaseRetrieval
+from nqf_pipeline.models.query_key import QueryKey
+
+AnyArchitecture = Annotated[
+    MLP | CNN | QueryKey | MultiHead | MixtureOfExperts | PhaseRetrieval | Diagonal | FourierMLP,
+    Field(discriminator="kind"),
+]
+
+ARCHITECTURES: dict[str, type[Architecture]] = {
+    str(cls.model_fields["kind"].default): cls
+    for cls in (MLP, CNN, QueryKey, MultiHead, MixtureOfExperts, PhaseRetrieval, Diagonal, FourierMLP)
+}
+
+__all__ = [
+    "ARCHITECTURES",
+    "CNN",
+    "MLP",
+    "AnyArchitecture",
+    "Architecture",
+    "Diagonal",
+    "FourierMLP",
+    "MixtureOfExperts",
+    "MultiHead",
+    "PhaseRetrieval",
+    "QueryKey",
+]

@@ -37,9 +37,10 @@ class Architecture(BaseModel):
     """The network is its own quadratic form at any scale."""
     exchangeable: ClassVar[bool] = True
     """Units may be permuted without changing the function (not so in the Fourier MLP)."""
+    positive: ClassVar[bool] = False
+    """The order parameter is positive semidefinite (one factor): modes with negative targets are never learnt."""
     whitenable: ClassVar[bool] = False
     """A linear map on the first input axis maps the linear features likewise, so they can be made white."""
-    degeneracy: ClassVar[int] = 1
 
     width: int = Field(default=64, ge=1, description="number of units (hidden neurons, heads, kernels, experts)")
 
@@ -60,6 +61,21 @@ class Architecture(BaseModel):
     @property
     def smooth(self) -> bool:
         """Whether the module is three times differentiable at zero weights (condition of Theorem 1)."""
+        return True
+
+    @property
+    def output_size(self) -> int:
+        """Number of outputs."""
+        return int(getattr(self, "outputs", 1))
+
+    @property
+    def degeneracy(self) -> int:
+        """Directions in which one unit can carry a mode (dv for a head, 1 for a neuron)."""
+        return 1
+
+    @property
+    def gaussian_start(self) -> bool:
+        """Whether z_k(0) / sigma^2 is chi-square distributed; otherwise it is exactly `degrees`."""
         return True
 
     @property

@@ -51,6 +51,10 @@ class Task(BaseModel):
     def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
         """Draw the problem. Raises `TaskError` when the architecture cannot take this data."""
 
+    def warnings(self, architecture: Architecture) -> list[str]:
+        """What a user should know before running this task on this architecture (modes that can never be learnt)."""
+        return []
+
 
 class TaskError(InputError):
     """The data are missing, malformed, or do not fit the architecture; the message says what to change."""

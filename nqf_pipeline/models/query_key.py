@@ -1,0 +1,69 @@
+"""Query-key-only attention: f_o = sum_h c_o^T X softmax(X^T WK_h^T WQ_h x / sqrt(dk)), fixed readouts c_o."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+
+from nqf_pipeline.forms.structure import BilinearStructure, namespace
+from nqf_pipeline.models.attention import attention
+from nqf_pipeline.models.base import Architecture
+
+Array = Any
+READOUT_SEED = 20260813
+"""The readouts are part of the architecture: every cell, seed and study uses the same ones."""
+
+
+class QueryKey(Architecture):
+    """Attention that trains queries and keys only. Units are heads, w = [vec WK^T; vec WQ^T]; the query is the last token."""
+
+    kind: Literal["query_key"] = "query_key"
+    width: int = Field(default=4, ge=1, description="number of heads")
+    dimension: int = Field(default=20, ge=1, description="token dimension D")
+    key_size: int = Field(default=8, ge=1, description="key and query dimension dk of a head")
+    tokens: int = Field(default=16, ge=2, description="tokens N of an input; the last one asks")
+    outputs: int = Field(default=8, ge=1, description="output dimension: fixed random readouts, orthonormal where they fit in D")
+
+    @property
+    def unit_size(self) -> int:
+        return 2 * self.dimension * self.key_size
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (self.dimension, self.tokens)
+
+    @property
+    def degeneracy(self) -> int:
+        return self.key_size
+
+    @property
+    def readouts(self) -> Float[np.ndarray, "outputs dimension"]:
+        """c_o: the same orthonormal rows for every cell (blocks of orthonormal rows when there are more than D)."""
+        rng = np.random.default_rng(READOUT_SEED)
+        blocks = [np.linalg.qr(rng.standard_normal((self.dimension, self.dimension)))[0] for _ in range(-(-self.outputs // self.dimension))]
+        return np.concatenate(blocks)[: self.outputs]
+
+    def encode(self, inputs: Float[Array, "dimension tokens samples"]) -> Float[Array, "dimension+outputs tokens samples"]:
+        """Tokens, followed by what each readout sees of them: C X never changes in training."""
+        xp = namespace(inputs)
+        seen = xp.tensordot(xp.asarray(self.readouts, dtype=inputs.dtype), inputs, axes=1)
+        return xp.concatenate([inputs, seen])
+
+    def network(self, weights: Array, encoded: Array) -> Float[Array, "outputs samples"]:
+        keys, queries = (factor.reshape(self.dimension, self.key_size, self.width) for factor in self.factors(weights))
+        attended = attention(keys, queries, encoded[: self.dimension]).sum(0)
+        return (encoded[self.dimension :] * attended[None]).sum(1)
+
+    def factors(self, weights: Array) -> tuple[Array, Array]:
+        half = self.dimension * self.key_size
+        return weights[:half].reshape(self.dimension, -1), weights[half:].reshape(self.dimension, -1)
+
+    def structure(self, inputs: Array) -> BilinearStructure:
+        """u_o = Sigma_X c_o with Sigma_X the covariance over tokens, f(0) = heads * c_o^T x_avg."""
+        seen = np.tensordot(self.readouts, inputs, axes=1)
+        centred = inputs - inputs.mean(1, keepdims=True)
+        left = np.einsum("dnm,onm->odm", centred, seen, optimize=True) / self.tokens
+        return BilinearStructure(self.width * seen.mean(1), left, inputs[:, -1] / np.sqrt(self.key_size))

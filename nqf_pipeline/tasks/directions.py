@@ -1,0 +1,102 @@
+"""Random modes that a structure can represent and data can identify."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from nqf_pipeline.forms.modes import CoordinateBasis, ModeBasis, SingularBasis
+from nqf_pipeline.forms.structure import (
+    BilinearStructure,
+    DiagonalStructure,
+    GatedStructure,
+    LinearStructure,
+    Structure,
+    SymmetricStructure,
+)
+from nqf_pipeline.tasks.ensembles import haar
+
+Array = Any
+
+
+@singledispatch
+def rank_limit(structure: Structure) -> int:
+    """The largest number of modes of the reduced order parameter."""
+    raise TypeError(f"no modes are known for {type(structure).__name__}")
+
+
+@singledispatch
+def random_modes(structure: Structure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
+    """G_T = sum_k s_k u_k v_k^T in Haar-random directions, and the modes to watch it in.
+
+    With two factors a negative strength is a positive one with u_k reversed, so targets are positive.
+    """
+    raise TypeError(f"no modes are known for {type(structure).__name__}")
+
+
+def _two_sided(left: Array, right: Array, strengths: Array) -> tuple[Array, ModeBasis]:
+    left = left * np.sign(strengths)
+    return (left * np.abs(strengths)) @ right.T, SingularBasis(left, right, np.abs(strengths))
+
+
+@rank_limit.register
+def _(structure: LinearStructure) -> int:
+    return min(len(structure.features), len(structure.offset))
+
+
+@random_modes.register
+def _(structure: LinearStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
+    count = len(strengths)
+    return _two_sided(haar(len(structure.features), count, rng), haar(len(structure.offset), count, rng), strengths)
+
+
+@rank_limit.register
+def _(structure: BilinearStructure) -> int:
+    return min(structure.left.shape[1], len(structure.right))
+
+
+@random_modes.register
+def _(structure: BilinearStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
+    count = len(strengths)
+    return _two_sided(haar(structure.left.shape[1], count, rng), haar(len(structure.right), count, rng), strengths)
+
+
+@rank_limit.register
+def _(structure: GatedStructure) -> int:
+    return len(structure.right)
+
+
+@random_modes.register
+def _(structure: GatedStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
+    """Gate and expert read the same input, so only the symmetric part of each block shows: u_k = c_k (x) v_k."""
+    outputs, count = len(structure.offset), len(strengths)
+    right = haar(len(structure.right), count, rng)
+    mix = rng.standard_normal((outputs, count))
+    mix /= np.linalg.norm(mix, axis=0)
+    left = (mix[:, None] * right[None]).reshape(-1, count)
+    return _two_sided(left, right, strengths)
+
+
+@rank_limit.register
+def _(structure: SymmetricStructure) -> int:
+    return len(structure.vectors)
+
+
+@random_modes.register
+def _(structure: SymmetricStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
+    axes = haar(len(structure.vectors), len(strengths), rng)
+    return (axes * strengths) @ axes.T, SingularBasis(axes, axes, strengths)
+
+
+@rank_limit.register
+def _(structure: DiagonalStructure) -> int:
+    return len(structure.coefficients)
+
+
+@random_modes.register
+def _(structure: DiagonalStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
+    truth = np.zeros(len(structure.coefficients))
+    truth[: len(strengths)] = strengths
+    return truth, CoordinateBasis(np.arange(len(strengths)), strengths)

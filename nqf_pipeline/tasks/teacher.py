@@ -1,0 +1,106 @@
+"""Low-rank teacher: the architecture's own quadratic form with known modes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field, field_validator
+
+from nqf_pipeline.forms.modes import ModeBasis
+from nqf_pipeline.forms.structure import LinearStructure, Structure
+from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.tasks.base import Problem, Task, TaskError
+from nqf_pipeline.tasks.directions import random_modes, rank_limit
+from nqf_pipeline.tasks.ensembles import along_first_axis, covariance_root, inverse_root
+
+Array = Any
+
+
+class Teacher(Task):
+    """y = f(0) + A(G_T) + noise with G_T = sum_k s_k u_k v_k^T, u_k and v_k random orthonormal directions."""
+
+    kind: Literal["teacher"] = "teacher"
+    strengths: tuple[float, ...] = Field(
+        default=(1.0, 0.5, 0.25, 0.125),
+        min_length=1,
+        description="strengths s_k of the modes; equal ones are degenerate, negative ones are out of reach of positive semidefinite architectures",
+    )
+    samples: int = Field(default=600, ge=1, description="training samples")
+    test_samples: int = Field(default=600, ge=1, description="test samples")
+    inputs: Literal["gaussian", "white", "correlated"] = Field(
+        default="gaussian",
+        description="standard normal entries; `white`: the training features' second moment is made exactly the identity "
+        "(mlp and multi_head; plain Gaussian elsewhere); `correlated`: covariance of the given condition number along the first input axis",
+    )
+    condition: float = Field(default=10.0, ge=1, description="condition number of the covariance of correlated inputs")
+    label_noise: float = Field(default=0.0, ge=0, description="standard deviation of the noise on the training and test targets")
+
+    @field_validator("strengths")
+    @classmethod
+    def _non_zero(cls, strengths: tuple[float, ...]) -> tuple[float, ...]:
+        if not all(np.isfinite(s) and s != 0 for s in strengths):
+            raise ValueError("every strength must be finite and different from 0: a mode of strength 0 has nothing to learn; leave it out")
+        return strengths
+
+    def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
+        train, test = self._inputs(architecture, rng)
+        structure, test_structure = architecture.structure(train), architecture.structure(test)
+        truth, modes = self._truth(architecture, structure, rng)
+        targets, test_targets = (self._targets(s, truth, rng) for s in (structure, test_structure))
+        return Problem(
+            inputs=train,
+            targets=targets,
+            test_inputs=test,
+            test_targets=test_targets,
+            structure=structure,
+            moments=structure.moments(targets),
+            test_moments=test_structure.moments(test_targets),
+            modes=modes,
+            initial_scale=np.ones((architecture.unit_size, 1)),
+        )
+
+    def warnings(self, architecture: Architecture) -> list[str]:
+        negative = [k for k, s in enumerate(self.strengths, 1) if s < 0]
+        if not negative or not architecture.positive:
+            return []
+        return [
+            f"task teacher, strengths: modes {negative} are negative, and {architecture.name} is positive semidefinite: their rate r is negative, "
+            "so they will never be learnt and their loss stays. Use an architecture with two factors, or positive strengths."
+        ]
+
+    def _inputs(self, architecture: Architecture, rng: np.random.Generator) -> tuple[Array, Array]:
+        shape = architecture.input_shape
+        draw = rng.standard_normal((*shape, self.samples + self.test_samples))
+        if self.inputs == "correlated":
+            draw = along_first_axis(covariance_root(shape[0], self.condition, rng), draw)
+        train, test = draw[..., : self.samples], draw[..., self.samples :]
+        if self.inputs == "white" and architecture.whitenable:
+            transform = self._whitening(architecture.structure(train))
+            train, test = along_first_axis(transform, train), along_first_axis(transform, test)
+        return train, test
+
+    def _whitening(self, structure: Structure) -> Float[Array, "features features"]:
+        if not isinstance(structure, LinearStructure):
+            raise TypeError(f"only linear features can be whitened, not those of {type(structure).__name__}")
+        size = len(structure.features)
+        if self.samples < size:
+            raise TaskError(
+                f"task teacher, inputs: white needs at least as many samples as features, but samples = {self.samples} < {size}; "
+                "raise samples or use inputs: gaussian"
+            )
+        return inverse_root(structure.features @ structure.features.T / self.samples)
+
+    def _truth(self, architecture: Architecture, structure: Structure, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
+        room = rank_limit(structure)
+        if len(self.strengths) > room:
+            raise TaskError(
+                f"task teacher, strengths: {len(self.strengths)} modes do not fit into {architecture.name}, whose order parameter has rank at "
+                f"most {room}; give at most {room} strengths, or enlarge the architecture's inputs or outputs"
+            )
+        return random_modes(structure, np.array(self.strengths), rng)
+
+    def _targets(self, structure: Structure, truth: Array, rng: np.random.Generator) -> Float[Array, "outputs samples"]:
+        clean = structure.offset + structure.apply(truth)
+        return clean + self.label_noise * rng.standard_normal(clean.shape)
