@@ -1,0 +1,66 @@
+"""Files that are either whole or absent: write beside, flush to disk, rename."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from nqf_pipeline.errors import InputError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class DiskFullError(InputError):
+    """No space left: nothing half-written was kept."""
+
+
+def disk_full(path: Path, error: OSError) -> DiskFullError | None:
+    """The readable form of an out-of-space error; None for any other error."""
+    if error.errno not in _FULL:
+        return None
+    return DiskFullError(
+        f"{path}: no space left on the disk (or quota met) while writing. The half-written file was removed and finished work is "
+        "untouched: free some space and start the same command again."
+    )
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file so that a kill at any moment leaves the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        _write(temporary, data)
+        temporary.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise disk_full(path, error) or error from error
+
+
+def to_json(values: Any) -> str:
+    """Strict JSON (no NaN, no NumPy numbers), keys in order: the same values give the same bytes."""
+    return json.dumps(values, allow_nan=False, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write strict JSON atomically."""
+    write_bytes(path, to_json(values).encode())

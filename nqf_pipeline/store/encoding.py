@@ -1,0 +1,60 @@
+"""How arrays lie in zarr: chunks along `cell`, large arrays sharded, every chunk with a checksum of its own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from zarr.codecs import BloscCodec, Crc32cCodec
+
+CHUNK_BYTES = 4 * 2**20
+"""Least that a lazy read loads."""
+SHARD_BYTES = 64 * 2**20
+"""Most that one file holds; one file holds many chunks."""
+_NUMBERS = (BloscCodec(cname="zstd", clevel=5, shuffle="shuffle"), Crc32cCodec())
+_STRINGS = (BloscCodec(cname="zstd", clevel=5, shuffle="noshuffle"), Crc32cCodec())
+
+
+def encodings(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
+    """The encoding of every variable, from its values and shape only, so that equal data give equal bytes."""
+    return {str(name): _encoding(variable) for name, variable in dataset.variables.items()}
+
+
+def _encoding(variable: xr.Variable) -> dict[str, Any]:
+    text = variable.dtype.kind in "OUT"
+    encoding: dict[str, Any] = {"compressors": _STRINGS if text else _NUMBERS, **_layout(variable)}
+    constant = _constant(variable)
+    if constant is not None:
+        encoding["fill_value"] = constant  # such an array is its fill value: no chunk, no file
+    if variable.dtype.kind in "iub":
+        encoding["_FillValue"] = None  # a fill value attribute would turn integers into floats when read
+    return encoding
+
+
+def _constant(variable: xr.Variable) -> Any:
+    """The one value of a small array, else None. NaN counts: it is the default fill value of floats already."""
+    if variable.dims != ("cell",) or variable.size == 0:
+        return None
+    first = variable.values[0]
+    return first if (variable.values == first).all() else None
+
+
+def _layout(variable: xr.Variable) -> dict[str, Any]:
+    shape = tuple(max(size, 1) for size in variable.shape)
+    if "cell" not in variable.dims:
+        return {"chunks": shape}
+    axis = variable.dims.index("cell")
+    cells = shape[axis]
+    size = 16 if variable.dtype.kind in "OUT" else np.dtype(variable.dtype).itemsize
+    cell_bytes = size * math.prod(shape) // cells
+    inner = max(CHUNK_BYTES // cell_bytes, 1)
+    if inner >= cells:
+        return {"chunks": shape}
+    chunks_in_shard = max(SHARD_BYTES // (inner * cell_bytes), 1)
+    outer = inner * min(chunks_in_shard, math.ceil(cells / inner))
+    return {
+        "chunks": tuple(inner if k == axis else length for k, length in enumerate(shape)),
+        "shards": tuple(outer if k == axis else length for k, length in enumerate(shape)),
+    }
