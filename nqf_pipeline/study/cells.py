@@ -11,15 +11,10 @@ from jaxtyping import Int
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.models import AnyArchitecture
 from nqf_pipeline.study.errors import ConfigError
 from nqf_pipeline.study.identity import canonical, digest, entropy
-
-try:
-    from nqf_pipeline.models import AnyArchitecture
-    from nqf_pipeline.tasks import AnyTask
-except ImportError:  # until both registries are committed
-    from nqf_pipeline.models.mlp import MLP as AnyArchitecture
-    from nqf_pipeline.tasks.base import Task as AnyTask
+from nqf_pipeline.tasks import AnyTask
 
 Purpose = Literal["init", "data", "batches", "noise"]
 Precision = Literal["float32", "float64"]

@@ -1,0 +1,188 @@
+"""The config of a study: one model tree that validates, documents and generates the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, Tag, model_validator
+
+from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.models import ARCHITECTURES
+from nqf_pipeline.study.axes import DEFAULT, Axes, Strict, axis_model, axis_of, kinds_of
+from nqf_pipeline.study.cells import Precision, check_records
+from nqf_pipeline.study.errors import fails, raise_all
+from nqf_pipeline.study.spelling import no_such
+from nqf_pipeline.tasks import TASKS
+
+SCHEMA = 1
+"""Version of manifest and results folder; raised when an older one can no longer be read."""
+Problem = tuple[tuple[str | int, ...], str]
+"""Key path and message."""
+Positive = Annotated[float, Field(gt=0)]
+Natural = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+OptimizerAxes = axis_model(Optimizer, frozenset({"learning_rate"}))
+ArchitectureAxes: Any = Annotated[Union[tuple(axis_model(c) for c in ARCHITECTURES.values())], Field(discriminator="kind")]  # noqa: UP007
+TaskAxes: Any = Annotated[Union[tuple(axis_model(c) for c in TASKS.values())], Field(discriminator="kind")]  # noqa: UP007
+
+
+class Horizon(Strict):
+    """How `steps: auto` chooses the number of steps of a cell."""
+
+    margin: float = Field(default=1.5, ge=1, description="steps are this many times the predicted ignition of the last mode asked for")
+    mode: int | None = Field(
+        default=None, ge=1, description="number of the last mode asked for; null for all watched modes (of a large ensemble the first 30 %)"
+    )
+    at_most: PositiveInt = Field(default=1_000_000, description="never more steps than this; cells that it cuts short are named by `nqf plan`")
+
+
+class Auto(Strict):
+    """Steps from the predicted ignition, with settings."""
+
+    auto: Horizon = Field(description="settings of the automatic horizon")
+
+
+def _steps_shape(value: Any) -> str:
+    if isinstance(value, dict):
+        return "settings" if "auto" in value else "mapping"
+    if isinstance(value, Auto):
+        return "settings"
+    return "word" if isinstance(value, str) else "number"
+
+
+StepsRule = Annotated[
+    Annotated[PositiveInt, Tag("number")] | Annotated[Literal["auto"], Tag("word")] | Annotated[Auto, Tag("settings")],
+    Discriminator(_steps_shape),
+]
+Steps = Annotated[
+    Annotated[PositiveInt, Tag("number")]
+    | Annotated[Literal["auto"], Tag("word")]
+    | Annotated[Auto, Tag("settings")]
+    | Annotated[dict[str, StepsRule], Tag("mapping")],
+    Discriminator(_steps_shape),
+]
+
+
+def _seed_list(value: Any) -> Any:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if value < 1:
+        raise ValueError("must be 1 or more (how many seeds), or a list of seeds")
+    return list(range(value))
+
+
+class Experiment(Strict):
+    """A grid: every architecture with every task, optimizer, sigma and seed."""
+
+    architectures: list[ArchitectureAxes] = Field(min_length=1, description="networks; any field may be a list of values")
+    tasks: list[TaskAxes] = Field(min_length=1, description="what is learnt; any field may be a list of values")
+    optimizers: list[OptimizerAxes] = Field(  # type: ignore[valid-type]
+        min_length=1,
+        description="how it is learnt; any field may be a list, `learning_rate` also a mapping by architecture (`{mlp: 0.05, default: 0.02}`)",
+    )
+    sigma: axis_of(Positive) = Field(default=[], description="standard deviation of the initial weights")  # type: ignore[valid-type]
+    epsilon: axis_of(Positive) = Field(  # type: ignore[valid-type]
+        default=[], description="scale of the initial order parameter, another way to give sigma: sigma = sqrt(epsilon / degrees of freedom)"
+    )
+    seeds: Annotated[list[Natural], Field(min_length=1), BeforeValidator(_seed_list, json_schema_input_type=PositiveInt | list[Natural])] = Field(
+        default=[0, 1, 2, 3], description="draws of weights, data and batches: how many (counted from 0), or a list"
+    )
+    steps: Steps = Field(
+        default="auto",
+        description="optimizer steps: a number, `auto` (from the predicted ignition), `{auto: {...}}`, or a mapping of these whose keys are "
+        "`architecture/optimizer`, optimizer, architecture or `default` (the first that applies, in this order)",
+    )
+    records: int = Field(default=256, ge=2, description="recorded steps of a cell, log-spaced, first and last included")
+    precision: Precision = Field(default="float32", description="floating-point format of network and twin (predictions are float64)")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Experiment:
+        raise_all("Experiment", [*self._scale_problems(), *self._rate_problems(), *self._steps_problems()])
+        return self
+
+    def _scale_problems(self) -> Iterator[Problem]:
+        if not self.sigma and not self.epsilon:
+            yield (), "needs `sigma` or `epsilon`, the scale of the initial weights: without it the grid is empty"
+
+    def _rate_problems(self) -> Iterator[Problem]:
+        needed = {item.kind for item in self.architectures}
+        for position, item in enumerate(self.optimizers):
+            place = ("optimizers", position, "learning_rate")
+            keys = item.named_architectures()
+            yield from _unknown(place, keys, ARCHITECTURES)
+            if keys and DEFAULT not in keys and needed - keys:
+                yield place, f"has no value for {', '.join(sorted(needed - keys))}: add that key or `{DEFAULT}`"
+
+    def _steps_problems(self) -> Iterator[Problem]:
+        rules = self.steps if isinstance(self.steps, dict) else {}
+        pairs = {f"{a}/{o}" for a in ARCHITECTURES for o in kinds_of(Optimizer)}
+        yield from _unknown(("steps",), set(rules) - pairs, [*ARCHITECTURES, *kinds_of(Optimizer), "architecture/optimizer"])
+        for architecture in self.architectures:
+            for optimizer in self.optimizers:
+                keys = step_keys(architecture.kind, optimizer.kind)
+                if rules and not {*keys, DEFAULT} & set(rules):
+                    yield ("steps",), f"has no value for {keys[0]}: add one of the keys {', '.join(keys)}, {DEFAULT}"
+        for place, rule in [(("steps", key), rule) for key, rule in rules.items()] or [(("steps",), self.steps)]:
+            message = fails(check_records, rule, self.records) if isinstance(rule, int) else None
+            if message:
+                yield place, message
+
+
+def step_keys(architecture: str, optimizer: str) -> tuple[str, str, str]:
+    """The keys of a `steps` mapping that apply, most specific first."""
+    return f"{architecture}/{optimizer}", optimizer, architecture
+
+
+def _unknown(place: tuple[str | int, ...], keys: Iterable[str], known: Iterable[str]) -> Iterator[Problem]:
+    names = [*known, DEFAULT]
+    for key in sorted(keys):
+        if key not in names:
+            yield (*place, key), no_such("key", key, names)
+
+
+class Engine(Strict):
+    """How the work is cut into jobs. Nothing here changes a cell's identity."""
+
+    lane_width: int = Field(default=4, ge=1, description="cells that one core advances together; frozen with each shard")
+    seconds_per_job: Positive = Field(default=15.0, description="work that one job is cut to, by the static cost model")
+    workers: PositiveInt = Field(default=2, description="cores the estimated wall time counts with (`snakemake --cores` decides what runs)")
+
+
+class Window(Strict):
+    """Where a loss curve is fitted."""
+
+    last_share: Share = Field(default=0.1, description="share of the modes that may have ignited at the window's end: later the missing tail bends the curve")
+    first_mode: PositiveInt = Field(default=3, description="mode whose ignition opens the window")
+    decades: Positive = Field(default=0.5, description="shortest window, in decades of time, that is given an exponent")
+
+
+class Analysis(Strict):
+    """How results are measured. Changing these never retrains a cell."""
+
+    rho: Share = Field(default=0.5, description="share of a mode's target at which it counts as ignited")
+    confidence: Share = Field(default=0.95, description="coverage of every interval")
+    window: Window = Field(default=Window(), description="where exponents are fitted")
+
+
+class Report(Strict):
+    """Figures and report. Changing these never retrains a cell."""
+
+    title: str = Field(default="", description="heading of the report; by default the study's name")
+    formats: list[Literal["svg", "png", "pdf"]] = Field(default=["svg"], min_length=1, description="files written for each figure")
+    dpi: PositiveInt = Field(default=150, description="resolution of png figures")
+    palette: str = Field(default="colorblind", description="seaborn palette")
+
+
+class Study(Strict):
+    """One study: its experiments and how they are run, measured and shown."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="name of the results folder: lower-case letters, digits, `-` and `_`")
+    experiments: dict[str, Experiment] = Field(min_length=1, description="grids of cells, by name (a label: renaming one retrains nothing)")
+    engine: Engine = Field(default=Engine(), description="how the work is cut into jobs")
+    analysis: Analysis = Field(default=Analysis(), description="how results are measured")
+    report: Report = Field(default=Report(), description="figures and report")
+
+
+__all__ = ["Analysis", "Auto", "Axes", "Engine", "Experiment", "Horizon", "Report", "Study", "Window"]

@@ -1,0 +1,71 @@
+"""Where everything of a study lies below results/<study>/: the one place that knows file names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+TABLES = ("exponents", "plateaus", "cells", "timings")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths of one study's results folder."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, study: str, results: Path | str = "results") -> Layout:
+        return cls(Path(results) / study)
+
+    @property
+    def manifest(self) -> Path:
+        """Append-only: every shard ever formed, with the full specification of its cells."""
+        return self.root / "manifest.jsonl"
+
+    @property
+    def study(self) -> Path:
+        """The validated configuration of the latest run."""
+        return self.root / "study.json"
+
+    def shard(self, shard: str) -> Path:
+        """Trajectories of one shard."""
+        return self.root / "shards" / f"{shard}.zarr.zip"
+
+    def shard_summary(self, shard: str) -> Path:
+        """Checksum, status and timings of one shard; its presence says that the shard is complete."""
+        return self.root / "shards" / f"{shard}.json"
+
+    @property
+    def theory(self) -> Path:
+        """Predictions, made without training."""
+        return self.root / "theory.zarr.zip"
+
+    @property
+    def theory_summary(self) -> Path:
+        return self.root / "theory.json"
+
+    @property
+    def trajectories(self) -> Path:
+        """The merged data set."""
+        return self.root / "trajectories.zarr"
+
+    @property
+    def merged(self) -> Path:
+        """Written after the merge; outside the store, so that the store holds data only."""
+        return self.root / "merged.json"
+
+    def table(self, name: str, suffix: str = "parquet") -> Path:
+        return self.root / f"{name}.{suffix}"
+
+    @property
+    def figures(self) -> Path:
+        return self.root / "figures"
+
+    @property
+    def figure_list(self) -> Path:
+        return self.figures / "figures.json"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.html"

@@ -1,0 +1,30 @@
+"""From a config file to a validated study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from nqf_pipeline.study.config import Study
+from nqf_pipeline.study.document import Document, read_document
+from nqf_pipeline.study.messages import config_error
+
+
+def read_study(path: str | Path) -> Study:
+    """The study in a YAML file. Raises ConfigError with every problem found."""
+    return validate(read_document(path))
+
+
+def study_from(data: Any, source: str = "config") -> Study:
+    """The study in already parsed data, for example Snakemake's `config`."""
+    return validate(Document(data, source))
+
+
+def validate(document: Document) -> Study:
+    context: dict[str, Any] = {"folder": document.folder}
+    try:
+        return Study.model_validate(document.data, context=context)
+    except ValidationError as error:
+        raise config_error(document, error, context.get("allowed_keys", {})) from error
