@@ -22,5 +22,10 @@ def attention(
     """
     dimension, key_size, heads = keys.shape
     folded = jax.numpy.einsum("akh,bkh->hab", keys, queries) / key_size**0.5
-    asked = (folded.reshape(heads * dimension, dimension) @ tokens[:, -1]).reshape(heads, dimension, 1, -1)
-    return jax.nn.softmax((asked * tokens[None]).sum(1), axis=1)
+    asked = (folded.reshape(heads * dimension, dimension) @ tokens[:, -1]).reshape(heads, dimension, -1)
+    return jax.nn.softmax(jax.numpy.einsum("ham,anm->hnm", asked, tokens), axis=1)
+
+
+def attended(weights: Float[Array, "heads tokens samples"], tokens: Float[Array, "dimension tokens samples"]) -> Float[Array, "heads dimension samples"]:
+    """The attention-weighted mean token of every head."""
+    return jax.numpy.einsum("hnm,anm->ham", weights, tokens)

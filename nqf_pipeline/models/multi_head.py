@@ -10,7 +10,7 @@ from jaxtyping import Float
 from pydantic import Field
 
 from nqf_pipeline.forms.structure import LinearStructure
-from nqf_pipeline.models.attention import attention
+from nqf_pipeline.models.attention import attended, attention
 from nqf_pipeline.models.base import Architecture
 
 Array = Any
@@ -48,8 +48,7 @@ class MultiHead(Architecture):
     def network(self, weights: Array, encoded: Array) -> Float[Array, "outputs samples"]:
         values, readout = (factor.reshape(-1, self.value_size, self.width) for factor in self.factors(weights))
         keys, queries = weights[-2 * self.dimension * self.key_size :].reshape(2, self.dimension, self.key_size, self.width)
-        attended = attention(keys, queries, encoded)
-        mixed = (attended[:, None] * encoded[None]).sum(2)
+        mixed = attended(attention(keys, queries, encoded), encoded)
         # Readouts are folded into values, so nothing of size dv x samples is formed.
         folded = jax.numpy.einsum("ovh,dvh->ohd", readout, values)
         return folded.reshape(self.outputs, -1) @ mixed.reshape(self.width * self.dimension, -1)
