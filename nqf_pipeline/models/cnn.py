@@ -28,7 +28,7 @@ class CNN(Architecture):
     @model_validator(mode="after")
     def _kernel_fits(self) -> Self:
         if not all(1 <= k <= n for k, n in zip(self.kernel, self.image, strict=True)):
-            raise ValueError(f"kernel {self.kernel} must lie between (1, 1) and the image {self.image}: there is no valid position otherwise")
+            raise ValueError(f"kernel {self.kernel} must lie between (1, 1) and the image {self.image}, or it has no valid position")
         return self
 
     @property

@@ -7,11 +7,16 @@ from typing import Annotated
 from pydantic import Field
 
 from nqf_pipeline.tasks.base import Problem, Task, TaskError
+from nqf_pipeline.tasks.digits import Digits
+from nqf_pipeline.tasks.file import File
+from nqf_pipeline.tasks.fourier import Fourier
 from nqf_pipeline.tasks.power_law import FeaturePowerLaw, SamplePowerLaw
 from nqf_pipeline.tasks.teacher import Teacher
 
-AnyTask = Annotated[Teacher | FeaturePowerLaw | SamplePowerLaw, Field(discriminator="kind")]
+AnyTask = Annotated[Teacher | FeaturePowerLaw | SamplePowerLaw | Fourier | Digits | File, Field(discriminator="kind")]
 
-TASKS: dict[str, type[Task]] = {str(cls.model_fields["kind"].default): cls for cls in (Teacher, FeaturePowerLaw, SamplePowerLaw)}
+TASKS: dict[str, type[Task]] = {
+    str(cls.model_fields["kind"].default): cls for cls in (Teacher, FeaturePowerLaw, SamplePowerLaw, Fourier, Digits, File)
+}
 
-__all__ = ["TASKS", "AnyTask", "FeaturePowerLaw", "Problem", "SamplePowerLaw", "Task", "TaskError", "Teacher"]
+__all__ = ["TASKS", "AnyTask", "Digits", "FeaturePowerLaw", "File", "Fourier", "Problem", "SamplePowerLaw", "Task", "TaskError", "Teacher"]

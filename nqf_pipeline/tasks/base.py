@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict
 
+from nqf_pipeline.errors import InputError
 from nqf_pipeline.forms.modes import ModeBasis
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.forms.structure import Structure
-from nqf_pipeline.errors import InputError
 from nqf_pipeline.models.base import Architecture
 
 Array = Any
@@ -50,6 +50,14 @@ class Task(BaseModel):
     @abstractmethod
     def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
         """Draw the problem. Raises `TaskError` when the architecture cannot take this data."""
+
+    def check(self, architecture: Architecture) -> None:
+        """Raise `TaskError` when the architecture cannot take this data, without drawing any (for planning)."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What the data depend on besides the fields (the contents of a file); empty when nothing."""
+        return ""
 
     def warnings(self, architecture: Architecture) -> list[str]:
         """What a user should know before running this task on this architecture (modes that can never be learnt)."""

@@ -30,7 +30,8 @@ class PowerLaw(Task):
 
     initial_profile: float | None = Field(
         default=None,
-        description="exponent b of the initial order parameter z_k(0) = epsilon k^-b; null: the one that keeps z_k(0) / z_k(inf) the same for all modes",
+        description="exponent b of the initial order parameter z_k(0) = epsilon k^-b; null: the one that makes z_k(0) / z_k(inf) the same "
+        "for all modes",
     )
     watched: int = Field(default=24, ge=1, description="modes recorded one by one: the first 8 and a log-spaced selection of the others")
 
@@ -51,7 +52,7 @@ class PowerLaw(Task):
         return loss - rate if self.initial_profile is None else self.initial_profile
 
     def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
-        self._check(architecture)
+        self.check(architecture)
         scale, targets = self._data()
         inputs, targets = np.diag(scale), targets[None]
         structure = architecture.structure(inputs)
@@ -77,7 +78,7 @@ class PowerLaw(Task):
         targets = np.sqrt(self.count * number**-loss / 8)
         return number**-rate * self.count / (2 * targets), targets
 
-    def _check(self, architecture: Architecture) -> None:
+    def check(self, architecture: Architecture) -> None:
         if not isinstance(architecture, Diagonal):
             raise TaskError(
                 f"task {self.name} needs an architecture with one coefficient per mode: diagonal, not {architecture.name}. "
@@ -97,8 +98,8 @@ class FeaturePowerLaw(PowerLaw):
     """
 
     kind: Literal["feature_power_law"] = "feature_power_law"
-    alpha1: float = Field(default=2.0, gt=1, description="exponent of the loss shares V_k; above 1, or the total loss diverges with the number of modes")
-    alpha2: float = Field(default=0.8, gt=0, description="exponent of the rates r_k; above 0, or all modes ignite together and there is no power law")
+    alpha1: float = Field(default=2.0, gt=1, description="exponent of the loss shares V_k; above 1, or the loss diverges with p")
+    alpha2: float = Field(default=0.8, gt=0, description="exponent of the rates r_k; above 0, or all modes ignite together")
     modes: int = Field(default=1000, ge=1, description="number of modes p, equal to the inputs of the diagonal architecture")
 
     @property
@@ -117,7 +118,7 @@ class SamplePowerLaw(PowerLaw):
     """
 
     kind: Literal["sample_power_law"] = "sample_power_law"
-    gamma1: float = Field(default=1.0, gt=0.5, description="exponent of the targets y_mu; above 1/2, or the sum of squared targets diverges")
+    gamma1: float = Field(default=1.0, gt=0.5, description="exponent of the targets y_mu; above 1/2, or their sum of squares diverges")
     gamma2: float = Field(default=0.8, gt=0, description="exponent of the rates zeta_mu; above 0, or all samples are learnt together")
     samples: int = Field(default=1000, ge=1, description="number of samples m, equal to the inputs of the diagonal architecture")
 

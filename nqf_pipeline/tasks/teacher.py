@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field, field_validator
 
-from nqf_pipeline.forms.modes import ModeBasis
-from nqf_pipeline.forms.structure import LinearStructure, Structure
+from nqf_pipeline.forms.structure import Structure
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem, Task, TaskError
 from nqf_pipeline.tasks.directions import random_modes, rank_limit
@@ -25,7 +24,7 @@ class Teacher(Task):
     strengths: tuple[float, ...] = Field(
         default=(1.0, 0.5, 0.25, 0.125),
         min_length=1,
-        description="strengths s_k of the modes; equal ones are degenerate, negative ones are out of reach of positive semidefinite architectures",
+        description="strengths s_k of the modes; equal ones are degenerate, negative ones out of reach of positive semidefinite architectures",
     )
     samples: int = Field(default=600, ge=1, description="training samples")
     test_samples: int = Field(default=600, ge=1, description="test samples")
@@ -45,9 +44,10 @@ class Teacher(Task):
         return strengths
 
     def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
+        self.check(architecture)
         train, test = self._inputs(architecture, rng)
         structure, test_structure = architecture.structure(train), architecture.structure(test)
-        truth, modes = self._truth(architecture, structure, rng)
+        truth, modes = random_modes(structure, np.array(self.strengths), rng)
         targets, test_targets = (self._targets(s, truth, rng) for s in (structure, test_structure))
         return Problem(
             inputs=train,
@@ -61,14 +61,29 @@ class Teacher(Task):
             initial_scale=np.ones((architecture.unit_size, 1)),
         )
 
+    def check(self, architecture: Architecture) -> None:
+        structure = architecture.structure(np.zeros((*architecture.input_shape, 1)))
+        room = rank_limit(structure)
+        if len(self.strengths) > room:
+            raise TaskError(
+                f"task teacher, strengths: {len(self.strengths)} modes do not fit into {architecture.name}, whose order parameter has rank "
+                f"{room} at most; give at most {room} strengths, or enlarge the architecture's inputs or outputs"
+            )
+        if self.inputs == "white" and architecture.whitenable and self.samples < architecture.input_shape[0]:
+            raise TaskError(
+                f"task teacher, inputs: white needs at least as many samples as features, but samples = {self.samples} < "
+                f"{architecture.input_shape[0]}; raise samples or use inputs: gaussian"
+            )
+
     def warnings(self, architecture: Architecture) -> list[str]:
         negative = [k for k, s in enumerate(self.strengths, 1) if s < 0]
         if not negative or not architecture.positive:
             return []
-        return [
-            f"task teacher, strengths: modes {negative} are negative, and {architecture.name} is positive semidefinite: their rate r is negative, "
-            "so they will never be learnt and their loss stays. Use an architecture with two factors, or positive strengths."
-        ]
+        message = (
+            f"task teacher, strengths: modes {negative} are negative and {architecture.name} is positive semidefinite: their rate r is "
+            "negative, so they are never learnt and their loss stays. Use an architecture with two factors, or positive strengths."
+        )
+        return [message]
 
     def _inputs(self, architecture: Architecture, rng: np.random.Generator) -> tuple[Array, Array]:
         shape = architecture.input_shape
@@ -77,29 +92,10 @@ class Teacher(Task):
             draw = along_first_axis(covariance_root(shape[0], self.condition, rng), draw)
         train, test = draw[..., : self.samples], draw[..., self.samples :]
         if self.inputs == "white" and architecture.whitenable:
-            transform = self._whitening(architecture.structure(train))
+            _, moment = architecture.structure(train).second_moment()
+            transform = inverse_root(moment)
             train, test = along_first_axis(transform, train), along_first_axis(transform, test)
         return train, test
-
-    def _whitening(self, structure: Structure) -> Float[Array, "features features"]:
-        if not isinstance(structure, LinearStructure):
-            raise TypeError(f"only linear features can be whitened, not those of {type(structure).__name__}")
-        size = len(structure.features)
-        if self.samples < size:
-            raise TaskError(
-                f"task teacher, inputs: white needs at least as many samples as features, but samples = {self.samples} < {size}; "
-                "raise samples or use inputs: gaussian"
-            )
-        return inverse_root(structure.features @ structure.features.T / self.samples)
-
-    def _truth(self, architecture: Architecture, structure: Structure, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
-        room = rank_limit(structure)
-        if len(self.strengths) > room:
-            raise TaskError(
-                f"task teacher, strengths: {len(self.strengths)} modes do not fit into {architecture.name}, whose order parameter has rank at "
-                f"most {room}; give at most {room} strengths, or enlarge the architecture's inputs or outputs"
-            )
-        return random_modes(structure, np.array(self.strengths), rng)
 
     def _targets(self, structure: Structure, truth: Array, rng: np.random.Generator) -> Float[Array, "outputs samples"]:
         clean = structure.offset + structure.apply(truth)

@@ -1,0 +1,77 @@
+"""Normal form of any function of interchangeable units, f = f(0) + g^T mu + mu^T B mu + Tr[M A] + O(|W|^3).
+
+M = W W^T and mu = W 1. Convention (theory: section 1, Theorem 12): in this (M, mu) form, with H_ii and H_ij
+the Hessian blocks of one unit and of a pair at zero weights, B = H_ij / 2 and A = (H_ii - H_ij) / 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import lazy_loader
+import numpy as np
+from jaxtyping import Float
+
+from nqf_pipeline.errors import InputError
+
+Array = Any
+jax = lazy_loader.load("jax")
+LARGEST = 2**31
+"""Bytes of A beyond which the dense form is refused."""
+
+
+@dataclass(frozen=True)
+class NormalForm:
+    """The coefficients for every output; `*outputs` is whatever shape the module returns (empty for a scalar)."""
+
+    f0: Float[np.ndarray, "*outputs"]
+    g: Float[np.ndarray, "*outputs unit_size"]
+    A: Float[np.ndarray, "*outputs unit_size unit_size"]
+    B: Float[np.ndarray, "*outputs unit_size unit_size"]
+
+    def __call__(self, weights: Float[np.ndarray, "unit_size width"]) -> Float[np.ndarray, "*outputs"]:
+        """The quadratic form at weights of any width."""
+        mean = weights.sum(1)
+        second = weights @ weights.T
+        return self.f0 + self.g @ mean + (self.B @ mean) @ mean + (self.A * second).sum((-2, -1))
+
+
+def normal_form(apply: Callable[[Array, Array], Array], x: Array, width: int, unit_size: int) -> NormalForm:
+    """The normal form of `apply(W, x)`, W of shape (unit_size, width), at the input(s) x; float64 throughout.
+
+    Units are taken to be interchangeable: the first two stand for all. With one unit there is no pair, so B = 0.
+    """
+    if width < 1 or unit_size < 1:
+        raise InputError(f"normal_form: width = {width} and unit_size = {unit_size} must both be 1 or more: a module has at least one unit")
+    with jax.enable_x64(True):
+        return _expand(apply, jax.tree.map(_as_float64, x), width, unit_size)
+
+
+def _expand(apply: Callable[[Array, Array], Array], x: Array, width: int, unit_size: int) -> NormalForm:
+    def pair(first: Array, second: Array) -> Array:
+        weights = jax.numpy.zeros((unit_size, width)).at[:, 0].add(first)
+        return apply(weights if width == 1 else weights.at[:, 1].add(second), x)
+
+    origin = jax.numpy.zeros(unit_size)
+    _refuse_huge(jax.eval_shape(pair, origin, origin).shape, unit_size)
+    slope = jax.jacfwd(pair, argnums=0)
+    own, cross = jax.jit(jax.jacfwd(slope, argnums=(0, 1)))(origin, origin)
+    own, cross = np.asarray(own), np.asarray(cross)
+    return NormalForm(np.asarray(pair(origin, origin)), np.asarray(slope(origin, origin)), (own - cross) / 2, cross / 2)
+
+
+def _as_float64(leaf: Array) -> Array:
+    array = np.asarray(leaf)
+    return jax.numpy.asarray(array, dtype=np.float64 if array.dtype.kind == "f" else None)
+
+
+def _refuse_huge(outputs: tuple[int, ...], unit_size: int) -> None:
+    size = 8 * math.prod(outputs) * unit_size**2
+    if size > LARGEST:
+        raise InputError(
+            f"normal_form: A would hold {math.prod(outputs)} dense {unit_size} x {unit_size} matrices ({size / 2**30:.1f} GiB); pass fewer "
+            "inputs, or use nqf_pipeline.forms.taylor.quadratic_form, which never forms them"
+        )

@@ -1,0 +1,77 @@
+"""Fourier target on a grid: power-law coefficients b_k = k^-beta seen through features of strength s_k = k^-theta."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+
+from nqf_pipeline.forms.modes import CoordinateBasis
+from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.models.fourier_mlp import FourierMLP
+from nqf_pipeline.tasks.base import Problem, Task, TaskError
+from nqf_pipeline.tasks.selection import log_spaced
+
+Array = Any
+
+
+class Fourier(Task):
+    """y = sum_k b_k psi_k on the periodic grid x_j = j / M; the network's inputs are s_k psi_k.
+
+    r_k = 4 s_k b_k / sqrt P and C_kk = 2 s_k^2 / P, so alpha2 = theta + beta, alpha1 = 2 beta, exponent (2 beta - 1) / (theta + beta).
+    """
+
+    shared_data: ClassVar[bool] = True
+
+    kind: Literal["fourier"] = "fourier"
+    beta: float = Field(default=1.5, gt=0.5, description="exponent of the target's coefficients b_k; above 1/2, or its norm diverges")
+    theta: float = Field(default=0.5, ge=0, description="exponent of the feature strengths s_k")
+    grid: int = Field(default=256, ge=3, description="grid points M, more than features")
+    watched: int = Field(default=24, ge=1, description="modes recorded one by one: the first 8 and a log-spaced selection of the others")
+
+    def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
+        self.check(architecture)
+        number = np.arange(1.0, architecture.width + 1)
+        basis = fourier_basis(architecture.width, self.grid)
+        inputs, targets = number[:, None] ** -self.theta * basis, (number**-self.beta @ basis)[None]
+        structure = architecture.structure(inputs)
+        moments = structure.moments(targets)
+        index = log_spaced(architecture.width, self.watched)
+        return Problem(
+            inputs=inputs,
+            targets=targets,
+            test_inputs=inputs,
+            test_targets=targets,
+            structure=structure,
+            moments=moments,
+            test_moments=moments,
+            modes=CoordinateBasis(index, moments.optimum[index]),
+            initial_scale=np.ones((architecture.unit_size, 1)),
+        )
+
+    def check(self, architecture: Architecture) -> None:
+        if not isinstance(architecture, FourierMLP):
+            raise TaskError(
+                f"task fourier gives one feature to each unit and needs architecture fourier_mlp, not {architecture.name}; "
+                "set architecture: {kind: fourier_mlp}"
+            )
+        if architecture.width >= self.grid:
+            raise TaskError(
+                f"task fourier, grid: {self.grid} points carry at most {self.grid - 1} orthogonal features, but fourier_mlp has "
+                f"width = {architecture.width}; raise grid above {architecture.width} or lower width"
+            )
+
+
+def fourier_basis(count: int, grid: int) -> Float[np.ndarray, "count grid"]:
+    """sqrt 2 sin(2 pi n x), sqrt 2 cos(2 pi n x), n = 1, 2, ...: mean over the grid of psi_k psi_l = delta_kl.
+
+    At the Nyquist frequency the sine vanishes on the grid and the cosine has norm 1 without the sqrt 2.
+    """
+    frequency = np.arange(count) // 2 + 1
+    phase = 2 * np.pi * frequency[:, None] * np.arange(grid) / grid
+    basis = np.sqrt(2.0) * np.where(np.arange(count)[:, None] % 2 == 0, np.sin(phase), np.cos(phase))
+    if count == grid - 1 and grid % 2 == 0:
+        basis[-1] = np.cos(phase[-1])
+    return basis
