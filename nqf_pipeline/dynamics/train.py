@@ -7,12 +7,13 @@ recorded ones run in an inner loop with traced bounds, so that one program serve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Float, Int
 
@@ -21,6 +22,23 @@ from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Split
 from nqf_pipeline.models.base import Architecture
 
 Array = Any
+Executable = Callable[..., Record]
+
+
+@dataclass(frozen=True)
+class LaneGroup:
+    """Cells that run through one call of a program: a leading lane axis on everything but shared data and the step grid."""
+
+    data: Data
+    weights: Float[Array, "lanes unit_size width"]
+    hyper: Hyper
+    batch_key: Any
+    step_number: Int[Array, "records"]
+
+    def arguments(self, precision: str) -> tuple[Any, ...]:
+        """What `Program.compiled` takes, in the precision of the program."""
+        floats = pytrees.cast((self.data, self.weights, self.hyper), precision)
+        return (*floats, self.batch_key, jnp.asarray(self.step_number))
 
 
 class _Run(NamedTuple):
@@ -43,10 +61,10 @@ class Program:
         """An exactly quadratic module on the full batch needs no samples and no second run: it is its twin."""
         return self.architecture.exactly_quadratic and self.batch_size is None
 
-    @cached_property
-    def compiled(self) -> Any:
-        """simulate(data, weights, hyper, batch_key, step_number) over lanes; the step grid is common to all."""
-        return jax.jit(jax.vmap(self._simulate, in_axes=(None if self.shared_data else 0, 0, 0, 0, None)))
+    def compile(self, group: LaneGroup) -> Executable:
+        """The executable for groups of this shape: (data, weights, hyper, batch keys, step grid) to a Record."""
+        lanes = jax.vmap(self._simulate, in_axes=(None if self.shared_data else 0, 0, 0, 0, None))
+        return jax.jit(lanes).lower(*group.arguments(self.precision)).compile()
 
     def _simulate(self, data: Data, weights: Array, hyper: Hyper, key: Array, steps: Int[Array, "records"]) -> Record:
         update = _update_rule(self.update, hyper)
@@ -113,25 +131,9 @@ def _advance(update: optax.GradientTransformation, objective: Any, run: _Run) ->
     return _Run(optax.apply_updates(run.weights, step), state)
 
 
-@dataclass(frozen=True)
-class LaneGroup:
-    """Cells that run through one call of a program: a leading lane axis on everything but shared data and the step grid."""
+def train(program: Program, executable: Executable, group: LaneGroup) -> Record:
+    """Trains every lane to the last step. Returns a Record of NumPy arrays (lanes, records, ...).
 
-    data: Data
-    weights: Float[Array, "lanes unit_size width"]
-    hyper: Hyper
-    batch_key: Any
-    step_number: Int[Array, "records"]
-
-    def arguments(self, precision: str) -> tuple[Any, ...]:
-        """What `Program.compiled` takes, in the precision of the program."""
-        floats = pytrees.cast((self.data, self.weights, self.hyper), precision)
-        return (*floats, self.batch_key, jnp.asarray(self.step_number))
-
-
-def train(program: Program, group: LaneGroup) -> Record:
-    """Trains every lane to the last step. Returns a Record of arrays (lanes, records, ...).
-
-    A lane that diverges goes on as inf or NaN; `divergence_step` in the store names when.
+    A lane that diverges goes on as inf or NaN; `dynamics.divergence` says when.
     """
-    return jax.block_until_ready(program.compiled(*group.arguments(program.precision)))
+    return jax.tree.map(np.asarray, jax.block_until_ready(executable(*group.arguments(program.precision))))

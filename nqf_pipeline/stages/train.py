@@ -1,0 +1,140 @@
+"""Stage: train the cells of one shard, networks and twins, and write the shard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+from time import perf_counter
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from nqf_pipeline.dynamics import pytrees
+from nqf_pipeline.dynamics.divergence import diverged_step
+from nqf_pipeline.dynamics.lanes import Data, Record, data_of, hyper_of
+from nqf_pipeline.dynamics.train import LaneGroup, Program, train
+from nqf_pipeline.store.schema import CURVE, MODES, Status
+from nqf_pipeline.study.cells import Cell
+from nqf_pipeline.tasks.base import Problem
+
+Progress = Callable[[int], None]
+
+
+@dataclass
+class Stopwatch:
+    """Seconds by stage. `run` is time inside compiled kernels."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: {"prepare": 0.0, "compile": 0.0, "run": 0.0})
+
+    def time(self, stage: str, work: Callable[[], Any]) -> Any:
+        start = perf_counter()
+        result = work()
+        self.seconds[stage] += perf_counter() - start
+        return result
+
+
+def program_of(cell: Cell) -> Program:
+    """The compiled program that a cell shares with its bucket."""
+    exact = cell.architecture.exactly_quadratic and cell.optimizer.batch_size is None
+    return Program(
+        architecture=cell.architecture,
+        update=cell.optimizer.program,
+        batch_size=cell.optimizer.batch_size,
+        precision=cell.precision,
+        shared_data=cell.task.shared_data and not exact,
+    )
+
+
+@lru_cache(maxsize=8)
+def _problem(data_id: str, cell: Cell) -> Problem:
+    return cell.task.problem(cell.architecture, cell.stream("data"))
+
+
+def problem_of(cell: Cell) -> Problem:
+    """The cell's problem; cells with equal data share the draw."""
+    return _problem(cell.data_id, _without_scale(cell))
+
+
+def _without_scale(cell: Cell) -> Cell:
+    return cell.model_copy(update={"sigma": 1.0, "experiment": "", "optimizer": cell.optimizer.model_copy(update={"learning_rate": 1.0})})
+
+
+def initial_weights(cell: Cell, problem: Problem) -> np.ndarray:
+    """W(0) = sigma * row profile * standard normal draw, shape (unit_size, width)."""
+    return cell.sigma * problem.initial_scale * cell.architecture.initial(cell.stream("init"))
+
+
+def lane_groups(cells: list[Cell], lane_width: int) -> Iterator[list[Cell]]:
+    """Cells that may run in one call: one step grid, and one data set where lanes share it."""
+
+    def key(cell: Cell) -> tuple[int, str]:
+        return cell.steps, cell.data_id if program_of(cell).shared_data else ""
+
+    for _, together in groupby(sorted(cells, key=key), key=key):
+        group = list(together)
+        for start in range(0, len(group), lane_width):
+            yield group[start : start + lane_width]
+
+
+def assemble(cells: list[Cell], lane_width: int) -> tuple[LaneGroup, list[Data]]:
+    """Lane-stacked arguments, padded to the lane width with copies of the last cell so that every call has one shape."""
+    program = program_of(cells[0])
+    problems = [problem_of(cell) for cell in cells]
+    data = [data_of(cell.architecture, p, samples_needed=not program.network_is_twin) for cell, p in zip(cells, problems, strict=True)]
+    pad = lane_width - len(cells)
+    lanes, lane_data = [*cells, *[cells[-1]] * pad], [*data, *[data[-1]] * pad]
+    weights = [initial_weights(cell, problem) for cell, problem in zip(cells, problems, strict=True)]
+    seeds = [int(cell.stream("batches").integers(2**63)) for cell in lanes]
+    group = LaneGroup(
+        data=data[0] if program.shared_data else pytrees.stack(lane_data),
+        weights=np.stack([*weights, *[weights[-1]] * pad]),
+        hyper=pytrees.stack([hyper_of(cell.optimizer) for cell in lanes]),
+        batch_key=jax.vmap(jax.random.key)(np.array(seeds)),
+        step_number=cells[0].step_grid(),
+    )
+    return group, data
+
+
+def run_cells(cells: list[Cell], lane_width: int, watch: Stopwatch, progress: Progress = lambda done: None) -> xr.Dataset:
+    """Trains cells of one bucket; returns their trajectories in the order given."""
+    program, executable, parts = program_of(cells[0]), None, []
+    for group_cells in lane_groups(cells, lane_width):
+        group, data = watch.time("prepare", lambda c=group_cells: assemble(c, lane_width))
+        if executable is None:
+            executable = watch.time("compile", lambda g=group: program.compile(g))
+        record = watch.time("run", lambda g=group, e=executable: train(program, e, g))
+        parts.append(trajectories(group_cells, data, record))
+        progress(len(group_cells))
+    return xr.concat(parts, dim="cell").sel(cell=[cell.id for cell in cells])
+
+
+def trajectories(cells: list[Cell], data: list[Data], record: Record) -> xr.Dataset:
+    """The record of one lane group as a dataset (padding lanes dropped)."""
+    steps = cells[0].step_grid()
+    arrays = {name: getattr(record, name)[: len(cells)].astype(np.float64) for name in Record._fields}
+    diverged = diverged_step(arrays["network_loss"], arrays["twin_loss"], steps)
+    variables = {name: (MODES if array.ndim == 3 else CURVE, array) for name, array in arrays.items()}
+    return xr.Dataset(
+        {
+            **variables,
+            "step_number": (CURVE, np.tile(steps, (len(cells), 1))),
+            "time": (CURVE, np.outer([cell.time_scale for cell in cells], steps)),
+            "mode_number": (("cell", "mode"), np.stack([d.modes.number for d in data])),
+            "mode_target": (("cell", "mode"), np.stack([d.modes.target for d in data])),
+            "loss_floor": ("cell", np.array([float(d.train.moments.floor) for d in data])),
+            "status": ("cell", np.where(diverged < 0, Status.done, Status.diverged).astype(np.int8)),
+            "diverged_step": ("cell", diverged),
+        },
+        coords={"cell": [cell.id for cell in cells]},
+    )
+
+
+def device_name() -> str:
+    """Kind of device that the kernels run on."""
+    device = jax.devices()[0]
+    return f"{device.platform} ({device.device_kind}, {os.uname().machine})"
