@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import AnyArchitecture
 from nqf_pipeline.study.errors import ConfigError
-from nqf_pipeline.study.identity import canonical, digest, entropy
-from nqf_pipeline.tasks import AnyTask
+from nqf_pipeline.study.identity import canonical, digest, entropy, identifying_fields
+from nqf_pipeline.tasks import AnyTask, Problem
 
 Purpose = Literal["init", "data", "batches", "noise"]
 Precision = Literal["float32", "float64"]
@@ -34,6 +34,9 @@ class Cell(BaseModel):
     steps: int = Field(ge=1, description="optimizer steps")
     records: int = Field(default=256, ge=2, description="recorded steps, log-spaced, first and last included")
     precision: Precision = Field(default="float32", description="floating-point format of network and twin")
+    fingerprint: str = Field(
+        default="", description="hash of the data file's contents, where there is one", json_schema_extra={"absent": ""}
+    )
 
     @model_validator(mode="after")
     def _enough_steps(self) -> Cell:
@@ -52,7 +55,7 @@ class Cell(BaseModel):
         key = [
             self.architecture,
             shape_of(self.task),
-            [program, self.optimizer.batch_size, self.records, self.precision],
+            [program, self.optimizer.batch_size, self.records, self.precision, self.fingerprint],
         ]
         parts = (self.architecture.name, str(self.architecture.width), self.task.name, program, digest(key, 8))
         return "_".join(parts)
@@ -87,7 +90,16 @@ class Cell(BaseModel):
         return generator([purpose, keys[purpose]])
 
     def _data_key(self) -> list[Any]:
-        return data_key(self.architecture, self.task, None if self.task.shared_data else self.seed)
+        return data_key(self.architecture, self.task, None if self.task.shared_data else self.seed, self.fingerprint)
+
+    def problem(self) -> Problem:
+        """The data set this cell trains on. Raises ConfigError when its data file has changed since the cell was planned."""
+        if self.task.fingerprint != self.fingerprint:
+            raise ConfigError(
+                f"cell {self.id}, task {self.task.name}: the data file is not the one that was planned (its contents have changed), so its results "
+                "would belong to another cell; plan the study again"
+            )
+        return self.task.problem(self.architecture, self.stream("data"))
 
     def step_grid(self) -> Int[np.ndarray, "records"]:
         """The recorded steps."""
@@ -131,7 +143,7 @@ def shape_of(task: BaseModel) -> Any:
     A task names real fields that do change shapes (a test fraction) in `shape_fields`.
     """
     kept = getattr(type(task), "shape_fields", frozenset())
-    return {name: value if name in kept else _skeleton(value) for name, value in task}
+    return {name: getattr(task, name) if name in kept else _skeleton(getattr(task, name)) for name in identifying_fields(task)}
 
 
 def _skeleton(value: Any) -> Any:
@@ -140,9 +152,9 @@ def _skeleton(value: Any) -> Any:
     return "real" if isinstance(value, float) else value
 
 
-def data_key(architecture: AnyArchitecture, task: AnyTask, seed: int | None) -> list[Any]:
+def data_key(architecture: AnyArchitecture, task: AnyTask, seed: int | None, fingerprint: str = "") -> list[Any]:
     """What a data set depends on; `seed` is None for data shared by all seeds."""
-    return [task, architecture.name, list(architecture.input_shape), seed]
+    return [task, architecture.name, list(architecture.input_shape), seed, fingerprint]
 
 
 def generator(key: Any) -> np.random.Generator:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, PrivateAttr, Tag, model_validator
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import ARCHITECTURES
-from nqf_pipeline.study.axes import DEFAULT, Axes, Strict, axis_model, axis_of, kinds_of
+from nqf_pipeline.study.axes import DEFAULT, Strict, axis_model, axis_of, kinds_of
 from nqf_pipeline.study.cells import Precision, check_records
+from nqf_pipeline.study.document import Document
 from nqf_pipeline.study.errors import fails, raise_all
 from nqf_pipeline.study.spelling import no_such
 from nqf_pipeline.tasks import TASKS
@@ -35,6 +36,7 @@ class Horizon(Strict):
     mode: int | None = Field(
         default=None, ge=1, description="number of the last mode asked for; null for all watched modes (of a large ensemble the first 30 %)"
     )
+    at_least: PositiveInt = Field(default=1, description="never fewer steps than this")
     at_most: PositiveInt = Field(default=1_000_000, description="never more steps than this; cells that it cuts short are named by `nqf plan`")
 
 
@@ -142,37 +144,42 @@ def _unknown(place: tuple[str | int, ...], keys: Iterable[str], known: Iterable[
             yield (*place, key), no_such("key", key, names)
 
 
-class Engine(Strict):
+class EngineSettings(Strict):
     """How the work is cut into jobs. Nothing here changes a cell's identity."""
 
     lane_width: int = Field(default=4, ge=1, description="cells that one core advances together; frozen with each shard")
     seconds_per_job: Positive = Field(default=15.0, description="work that one job is cut to, by the static cost model")
-    workers: PositiveInt = Field(default=2, description="cores the estimated wall time counts with (`snakemake --cores` decides what runs)")
+    workers: PositiveInt = Field(default=2, description="cores that the estimated wall time counts with (`snakemake --cores` decides what runs)")
 
 
-class Window(Strict):
+class WindowRule(Strict):
     """Where a loss curve is fitted."""
 
-    last_share: Share = Field(default=0.1, description="share of the modes that may have ignited at the window's end: later the missing tail bends the curve")
     first_mode: PositiveInt = Field(default=3, description="mode whose ignition opens the window")
+    last_share: Share = Field(default=0.1, description="share of all modes that may have ignited when the window closes: the missing tail bends it")
     decades: Positive = Field(default=0.5, description="shortest window, in decades of time, that is given an exponent")
 
 
-class Analysis(Strict):
+class AnalysisSettings(Strict):
     """How results are measured. Changing these never retrains a cell."""
 
     rho: Share = Field(default=0.5, description="share of a mode's target at which it counts as ignited")
     confidence: Share = Field(default=0.95, description="coverage of every interval")
-    window: Window = Field(default=Window(), description="where exponents are fitted")
+    window: WindowRule = Field(default=WindowRule(), description="where exponents are fitted")
 
 
-class Report(Strict):
+class ReportSettings(Strict):
     """Figures and report. Changing these never retrains a cell."""
 
-    title: str = Field(default="", description="heading of the report; by default the study's name")
-    formats: list[Literal["svg", "png", "pdf"]] = Field(default=["svg"], min_length=1, description="files written for each figure")
-    dpi: PositiveInt = Field(default=150, description="resolution of png figures")
+    figures: Literal["all"] | list[str] = Field(default="all", description="figures to draw, by name, or `all`")
+    formats: list[Literal["svg", "png", "pdf"]] = Field(default=["svg", "png"], min_length=1, description="files written for each figure")
+    style: Literal["ticks", "whitegrid", "white"] = Field(default="ticks", description="seaborn style")
     palette: str = Field(default="colorblind", description="seaborn palette")
+    dpi: int = Field(default=160, ge=50, le=600, description="resolution of png figures")
+    sigma: Positive | None = Field(default=None, description="sigma whose curves are drawn; null: the smallest of each experiment")
+    optimizer: Literal["gd", "sgd", "momentum", "adam"] = Field(default="gd", description="optimizer whose curves are drawn")
+    seed: Natural | None = Field(default=None, description="seed whose curves are drawn; null: the first")
+    threshold: Positive = Field(default=0.1, description="distance of network and twin from which on the network counts as having left it")
 
 
 class Study(Strict):
@@ -180,9 +187,18 @@ class Study(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="name of the results folder: lower-case letters, digits, `-` and `_`")
     experiments: dict[str, Experiment] = Field(min_length=1, description="grids of cells, by name (a label: renaming one retrains nothing)")
-    engine: Engine = Field(default=Engine(), description="how the work is cut into jobs")
-    analysis: Analysis = Field(default=Analysis(), description="how results are measured")
-    report: Report = Field(default=Report(), description="figures and report")
+    engine: EngineSettings = Field(default=EngineSettings(), description="how the work is cut into jobs")
+    analysis: AnalysisSettings = Field(default=AnalysisSettings(), description="how results are measured")
+    report: ReportSettings = Field(default=ReportSettings(), description="figures and report")
+    _document: Document = PrivateAttr(default=Document(None, "config"))
 
+    @property
+    def document(self) -> Document:
+        """The file this study was read from, for messages and for paths relative to it."""
+        return self._document
 
-__all__ = ["Analysis", "Auto", "Axes", "Engine", "Experiment", "Horizon", "Report", "Study", "Window"]
+    def read_from(self, document: Document) -> Study:
+        """The same study, remembering its file."""
+        copy = self.model_copy()
+        copy._document = document
+        return copy

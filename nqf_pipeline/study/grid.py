@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import product
 from math import ceil, floor, log10, sqrt
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,9 +18,8 @@ from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.axes import by_kind
 from nqf_pipeline.study.cells import Cell, data_key, generator
 from nqf_pipeline.study.config import Auto, Experiment, Horizon, Study, step_keys
-from nqf_pipeline.study.document import Document
 from nqf_pipeline.study.messages import describe, listing
-from nqf_pipeline.tasks.base import Problem, Task
+from nqf_pipeline.tasks import File, Problem, Task
 from nqf_pipeline.theory.checks import stability
 from nqf_pipeline.theory.horizon import horizon
 
@@ -33,6 +33,7 @@ class Grid:
 
     cells: dict[str, Cell] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    facts: dict[tuple[Architecture, Task], Facts] = field(default_factory=dict)
     repeated: int = 0
 
     def add(self, cell: Cell) -> None:
@@ -40,55 +41,103 @@ class Grid:
         self.cells.setdefault(cell.id, cell)
 
 
-def build_grid(study: Study, document: Document) -> Grid:
+def build_grid(study: Study) -> Grid:
     """All cells. Raises ConfigError with every combination that cannot work, naming its place in the config file."""
     grid, problems = Grid(), []
     for name, experiment in study.experiments.items():
-        for place, architecture, task, optimizer in combinations(experiment):
+        for place, architecture, task, optimizer in combinations(experiment, study.document.folder):
             try:
-                add_cells(grid, name, experiment, architecture, task, optimizer)
+                add_cells(grid, name, experiment, Setting.of(architecture, task), optimizer)
             except InputError as error:
-                problems.append(describe(document, ("experiments", name, *place), f"{error} ({label(architecture)}, {label(task)})"))
+                problems.append(describe(study.document, ("experiments", name, *place), str(error)))
     if problems:
-        raise listing(document, problems)
+        raise listing(study.document, problems)
     if grid.repeated:
         grid.warnings.append(f"{grid.repeated} cells are asked for more than once; each runs once, under the first experiment that names it")
     grid.warnings = list(dict.fromkeys(grid.warnings))
     return grid
 
 
-def combinations(experiment: Experiment) -> Iterator[tuple[tuple[str | int, ...], Architecture, Task, Optimizer]]:
+@dataclass(frozen=True)
+class Setting:
+    """An architecture on a task: what its data, horizons and checks depend on."""
+
+    architecture: Architecture
+    task: Task
+    fingerprint: str
+
+    @classmethod
+    def of(cls, architecture: Architecture, task: Task) -> Setting:
+        """Raises InputError when the architecture cannot take these data."""
+        task.check(architecture)
+        return cls(architecture, task, task.fingerprint)
+
+    @property
+    def label(self) -> str:
+        return f"{label(self.architecture)}, {label(self.task)}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Sizes that the cost model needs and a cell's fields do not tell."""
+
+    samples: int
+    test_samples: int
+    modes: int
+
+
+Place = tuple[str | int, ...]
+
+
+def combinations(experiment: Experiment, folder: Path) -> Iterator[tuple[Place, Architecture, Task, Optimizer]]:
     """(place of the task in the config, architecture, task, optimizer), one task after another, so that its data are built once."""
     for architectures, (position, tasks) in product(experiment.architectures, enumerate(experiment.tasks)):
         for architecture, task in product(architectures.choices(), tasks.choices()):
             for optimizers in experiment.optimizers:
                 for optimizer in optimizers.choices(architecture.kind):
-                    yield ("tasks", position), architecture, task, optimizer
+                    yield ("tasks", position), architecture, located(task, folder), optimizer
 
 
-def add_cells(grid: Grid, name: str, experiment: Experiment, architecture: Architecture, task: Task, optimizer: Optimizer) -> None:
-    """The cells of one architecture, task and optimizer, with the warnings that belong to them."""
-    where = f"{name}: {label(architecture)}, {label(task)}, {label(optimizer)}"
+def located(task: Task, folder: Path) -> Task:
+    """A task that reads a file, with its path counted from the folder of the config file."""
+    return task.model_copy(update={"path": str(folder / Path(task.path).expanduser())}) if isinstance(task, File) else task
+
+
+def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, optimizer: Optimizer) -> None:
+    """The cells of one setting and optimizer, with the warnings that belong to them."""
+    architecture, task = setting.architecture, setting.task
+    where = f"{name}: {setting.label}, {label(optimizer)}"
+    grid.facts[architecture, task] = facts_of(setting)
     grid.warnings += [f"{name}: {text}" for text in task.warnings(architecture)]
-    grid.warnings += [f"{where}: {text}" for text in unstable(architecture, task, optimizer)]
-    rule = rule_for(experiment, architecture, optimizer)
-    late: dict[float, int] = {}
+    grid.warnings += [f"{where}: {text}" for text in unstable(setting, optimizer)]
+    rule, late = rule_for(experiment, architecture, optimizer), {}
     for sigma in sigmas(experiment, architecture):
-        steps, wanted = resolve_steps(rule, experiment.records, architecture, task, optimizer, sigma)
+        steps, wanted = resolve_steps(rule, experiment.records, setting, optimizer, sigma)
         if wanted > steps:
             late[sigma] = wanted
-        for seed in dict.fromkeys(experiment.seeds):
-            parts = {"architecture": architecture, "task": task, "optimizer": optimizer, "sigma": sigma, "seed": seed}
-            grid.add(Cell(experiment=name, **parts, steps=steps, records=experiment.records, precision=experiment.precision))
+        for seed in experiment.seeds:
+            grid.add(
+                Cell(
+                    experiment=name,
+                    architecture=architecture,
+                    task=task,
+                    optimizer=optimizer,
+                    sigma=sigma,
+                    seed=seed,
+                    steps=steps,
+                    records=experiment.records,
+                    precision=experiment.precision,
+                    fingerprint=setting.fingerprint,
+                )
+            )
     if late:
-        needs = ", ".join(f"{steps:,} at sigma = {sigma:g}" for sigma, steps in late.items())
+        needs = ", ".join(f"{wanted:,} at sigma = {sigma:g}" for sigma, wanted in late.items())
         grid.warnings.append(f"{where}: steps end before the last mode is predicted to ignite (steps needed: {needs})")
 
 
 def sigmas(experiment: Experiment, architecture: Architecture) -> list[float]:
     """Both ways of giving the initial scale, as standard deviations: epsilon = degrees sigma^2."""
-    from_epsilon = [sqrt(epsilon / architecture.degrees) for epsilon in experiment.epsilon]
-    return list(dict.fromkeys([*experiment.sigma, *from_epsilon]))
+    return [*experiment.sigma, *(sqrt(epsilon / architecture.degrees) for epsilon in experiment.epsilon)]
 
 
 def rule_for(experiment: Experiment, architecture: Architecture, optimizer: Optimizer) -> int | Horizon:
@@ -101,38 +150,43 @@ def rule_for(experiment: Experiment, architecture: Architecture, optimizer: Opti
     return Horizon() if rule == "auto" else rule
 
 
-def resolve_steps(
-    rule: int | Horizon, records: int, architecture: Architecture, task: Task, optimizer: Optimizer, sigma: float
-) -> tuple[int, int]:
+def resolve_steps(rule: int | Horizon, records: int, setting: Setting, optimizer: Optimizer, sigma: float) -> tuple[int, int]:
     """(steps, steps that the prediction asks for; 0 where there is none to compare with)."""
     if isinstance(rule, Horizon):
-        wanted = predicted_steps(architecture, task, optimizer, sigma, rule.mode, rule.margin)
+        wanted = max(predicted_steps(setting, optimizer, sigma, rule.mode, rule.margin), rule.at_least, records - 1)
         return max(min(wanted, rule.at_most), records - 1), wanted
     if not optimizer.in_linear_span:
         return rule, 0
     try:
-        return rule, predicted_steps(architecture, task, optimizer, sigma, None, 1.0)
+        return rule, predicted_steps(setting, optimizer, sigma, None, 1.0)
     except InputError:
         return rule, 0
 
 
 @lru_cache(maxsize=1)
-def reference_problem(architecture: Architecture, task: Task) -> Problem:
+def reference_problem(setting: Setting) -> Problem:
     """The problem that horizons and checks look at: one draw that depends on no seed (the data themselves where all seeds share them)."""
-    return task.problem(architecture, generator(["data", data_key(architecture, task, None)]))
+    key = data_key(setting.architecture, setting.task, None, setting.fingerprint)
+    return setting.task.problem(setting.architecture, generator(["data", key]))
 
 
 @cache
-def predicted_steps(architecture: Architecture, task: Task, optimizer: Optimizer, sigma: float, mode: int | None, margin: float) -> int:
+def facts_of(setting: Setting) -> Facts:
+    problem = reference_problem(setting)
+    return Facts(problem.targets.shape[-1], problem.test_targets.shape[-1], len(problem.modes.target))
+
+
+@cache
+def predicted_steps(setting: Setting, optimizer: Optimizer, sigma: float, mode: int | None, margin: float) -> int:
     """Predicted horizon, rounded up to two digits."""
-    problem = reference_problem(architecture, task)
-    return round_up(horizon(architecture, problem, optimizer, sigma, mode=mode, margin=margin))
+    steps = horizon(setting.architecture, reference_problem(setting), optimizer, sigma, mode=mode, margin=margin)
+    return round_up(max(steps, 1))
 
 
 @cache
-def unstable(architecture: Architecture, task: Task, optimizer: Optimizer) -> list[str]:
+def unstable(setting: Setting, optimizer: Optimizer) -> list[str]:
     """A warning where learning_rate times the curvature at the optimum exceeds its bound."""
-    rate, bound = stability(architecture, reference_problem(architecture, task), optimizer)
+    rate, bound = stability(setting.architecture, reference_problem(setting), optimizer)
     if not rate > bound:
         return []
     safe = optimizer.learning_rate * bound / rate

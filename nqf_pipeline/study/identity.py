@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,12 +22,17 @@ DIGITS = 16
 def canonical(value: Any) -> Any:
     """Plain data with one form per meaning (see the module's text)."""
     if isinstance(value, BaseModel):
-        return {name: canonical(getattr(value, name)) for name in identifying_fields(value)}
+        return _canonical_model(value)
     if isinstance(value, dict):
         return {str(key): canonical(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [canonical(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@lru_cache(maxsize=1024)
+def _canonical_model(model: BaseModel) -> dict[str, Any]:
+    return {name: canonical(getattr(model, name)) for name in identifying_fields(model)}
 
 
 def identifying_fields(model: BaseModel) -> Iterable[str]:
@@ -35,6 +41,12 @@ def identifying_fields(model: BaseModel) -> Iterable[str]:
         extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         if not extra.get("label") and not ("absent" in extra and extra["absent"] == getattr(model, name)):
             yield name
+
+
+def restore(kind: type[BaseModel], data: dict[str, Any]) -> dict[str, Any]:
+    """Stored fields of a model, completed by the `absent` values of fields that were added to it later."""
+    extras = {name: field.json_schema_extra for name, field in kind.model_fields.items()}
+    return {**{name: extra["absent"] for name, extra in extras.items() if isinstance(extra, dict) and "absent" in extra}, **data}
 
 
 def encode(value: Any) -> str:

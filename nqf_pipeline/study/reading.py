@@ -23,8 +23,9 @@ def study_from(data: Any, source: str = "config") -> Study:
 
 
 def validate(document: Document) -> Study:
-    context: dict[str, Any] = {"folder": document.folder}
+    """A document as a study, or every problem in one ConfigError."""
+    context: dict[str, Any] = {}
     try:
-        return Study.model_validate(document.data, context=context)
+        return Study.model_validate(document.data, context=context).read_from(document)
     except ValidationError as error:
         raise config_error(document, error, context.get("allowed_keys", {})) from error

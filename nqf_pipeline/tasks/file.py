@@ -23,9 +23,13 @@ class File(Task):
     """Arrays with samples first: .npz with x, y and optionally x_test, y_test; or .csv with named target columns."""
 
     shared_data: ClassVar[bool] = True
+    shape_fields: ClassVar[frozenset[str]] = frozenset({"test_fraction"})
 
     kind: Literal["file"] = "file"
-    path: str = Field(description="the .npz or .csv file, absolute or relative to where the command is started")
+    path: str = Field(
+        description="the .npz or .csv file, absolute or relative to the config file; its contents, not its name, identify a cell",
+        json_schema_extra={"label": True},
+    )
     target: tuple[str, ...] = Field(default=("y",), min_length=1, description="CSV: the target column(s); ignored for .npz")
     features: tuple[str, ...] = Field(default=(), description="CSV: the input columns; by default all that are not targets")
     test_fraction: float = Field(
