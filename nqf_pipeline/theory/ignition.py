@@ -1,0 +1,34 @@
+"""Ignition: the first step at which a recovered strength reaches rho, read off a recorded curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+Array = Any
+FRACTION = 0.5
+"""rho: a mode has ignited when this share of its target is recovered."""
+EDGE = 1e-12
+"""Strengths are kept this far from 0 and 1, where the logit ends."""
+
+
+def crossing(step_number: Int[Array, "records"], strength: Float[Array, "records modes"], rho: float = FRACTION) -> Float[Array, "modes"]:
+    """First step at which each strength reaches rho; nan where it does not within the records.
+
+    Between records the logit of the strength is taken as linear in the step: exact for logistic growth.
+    """
+    reached = np.asarray(strength) >= rho
+    after = reached.argmax(0)
+    before = np.maximum(after - 1, 0)
+    low, high = (_logit(np.take_along_axis(strength, index[None], 0)[0]) for index in (before, after))
+    share = np.divide(_logit(rho) - low, high - low, out=np.ones_like(low), where=high > low)
+    step = np.asarray(step_number, float)
+    found = step[before] + share * (step[after] - step[before])
+    return np.where(reached.any(0), np.where(after == 0, step[0], found), np.nan)
+
+
+def _logit(strength: Any) -> Array:
+    share = np.clip(strength, EDGE, 1 - EDGE)
+    return np.log(share) - np.log1p(-share)

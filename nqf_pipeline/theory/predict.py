@@ -1,0 +1,209 @@
+"""Predictions for cells: regime, standing and, where a closed regime holds, curves and ignition times by tier. Nothing is trained.
+
+Tiers. `asymptote`: each mode jumps from 0 to its plateau at t_k = ln(1/epsilon) / r_k, with epsilon = degrees sigma^2 the scale of z_k(0)
+(not of the weights), whatever its own seed and profile. `flow`: closed forms of gradient flow from the cell's own seeds, at time = step
+learning_rate / (1 - momentum). `discrete`: the exact steps of each mode under the optimizer. `event`: the saddle-to-saddle clock where features
+are correlated: R_k between events.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from nqf_pipeline.dynamics import closed
+from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.tasks.base import Problem
+from nqf_pipeline.theory.growth import log_growth
+from nqf_pipeline.theory.ignition import FRACTION, crossing
+from nqf_pipeline.theory.regime import Regime, regime
+from nqf_pipeline.theory.systems import System, entry_system, feedforward_system, sample_system
+
+Array = Any
+MOST_VALUES = 8_000_000
+"""Values of z that one call of the recursion may return (64 MB)."""
+
+
+@dataclass(frozen=True)
+class CellInputs:
+    """What a prediction reads of a cell: never its trained weights."""
+
+    architecture: Architecture
+    problem: Problem
+    optimizer: Optimizer
+    weights: Float[Array, "unit_size width"]
+    """Initial weights."""
+    step_number: Int[Array, "records"]
+    sigma: float | None = None
+    """Weight scale of the asymptote's epsilon; measured on the initial weights when not given."""
+
+    @property
+    def epsilon(self) -> float:
+        """Scale of the initial order parameters, degrees sigma^2."""
+        sigma = self.sigma if self.sigma is not None else float(np.sqrt(np.mean((self.weights / self.problem.initial_scale) ** 2)))
+        return self.architecture.degrees * sigma**2
+
+
+@dataclass(frozen=True)
+class TierCurve:
+    """One tier of theory for one cell."""
+
+    mode: Float[Array, "records watched"]
+    """Recovered strengths of the watched modes."""
+    loss: Float[Array, "records"]
+    """Training loss, all modes and the floor included."""
+    ignition: Float[Array, "watched"]
+    """Steps until strength 1/2: nan where not predicted, inf where never."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """All that theory says about one cell without training it."""
+
+    regime: Regime
+    tiers: dict[str, TierCurve] = field(default_factory=dict)
+    plateau_loss: Float[Array, "watched"] | None = None
+    """Loss on the plateau that each watched mode's ignition ends; None without a closed regime."""
+
+    @property
+    def standing(self) -> str:
+        return self.regime.standing
+
+    @property
+    def reason(self) -> str:
+        return self.regime.reason
+
+
+def predict(cells: Sequence[CellInputs]) -> list[Prediction]:
+    """Predict many cells at once; the discrete tier is batched over cells with systems of equal shape."""
+    regimes = [regime(cell.architecture, cell.problem, cell.optimizer) for cell in cells]
+    systems = {i: system(cell, found) for i, (cell, found) in enumerate(zip(cells, regimes, strict=True)) if found.closed}
+    discrete = _discrete(cells, systems)
+    return [_prediction(cell, regimes[i], systems.get(i), discrete.get(i)) for i, cell in enumerate(cells)]
+
+
+def system(cell: CellInputs, found: Regime) -> System:
+    """The closed modes of a cell in a closed regime."""
+    build = {"orthogonal_features": entry_system, "orthogonal_samples": sample_system, "whitened_feedforward": feedforward_system}[found.name]
+    return build(cell.architecture, cell.problem, np.asarray(cell.weights, float))
+
+
+def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete: Array | None) -> Prediction:
+    if modes is None or discrete is None:
+        return Prediction(found)
+    flow = _curve(cell, modes, flow_modes(cell, modes), _flow_ignition(cell, modes))
+    tiers = {
+        "asymptote": _asymptote(cell, modes),
+        "flow": flow,
+        "discrete": _curve(cell, modes, discrete, _discrete_ignition(cell, modes)),
+    }
+    return Prediction(found, tiers, _plateau_loss(cell, modes))
+
+
+def _curve(cell: CellInputs, modes: System, z: Array, late: Float[Array, "watched"]) -> TierCurve:
+    """Strengths, loss and ignition of a tier; `late` is its clock for modes that ignite after the last record."""
+    strength = modes.strength(z)
+    ignition = crossing(cell.step_number, strength)
+    return TierCurve(strength, modes.loss(z), np.where(np.isnan(ignition) & (late > cell.step_number[-1]), late, ignition))
+
+
+def flow_modes(cell: CellInputs, modes: System) -> Float[Array, "records groups members"]:
+    """z of gradient flow at the recorded steps."""
+    time = np.asarray(cell.step_number, float) * cell.optimizer.time_scale
+    decay = cell.optimizer.weight_decay
+    if modes.rate.shape[1] == 1:
+        return closed.logistic(time[:, None, None], modes.rate - 2 * decay, modes.saturation, modes.seed)
+    if modes.paired and decay == 0:
+        return _pairs(time, modes)
+    return closed.orthogonal_samples(time, modes.rate, modes.coupling, modes.seed, decay)
+
+
+def _pairs(time: Float[Array, "records"], modes: System) -> Float[Array, "records groups 2"]:
+    """Closed form of symmetric and antisymmetric parts, the growing one first in the formula."""
+    first, second = modes.leader, 1 - modes.leader
+    rows = np.arange(len(first))
+    z = np.empty((len(time), len(first), 2))
+    grown = closed.pair(time[:, None], modes.rate[rows, first], modes.saturation[rows, first], modes.seed[rows, first], modes.seed[rows, second])
+    z[:, rows, first], z[:, rows, second] = grown
+    return z
+
+
+def _discrete(cells: Sequence[CellInputs], systems: dict[int, System]) -> dict[int, Array]:
+    """z of every closed cell at its recorded steps, by the exact recursion."""
+    from nqf_pipeline.dynamics.recursion import recursion  # noqa: PLC0415  (loads JAX, which planning must not)
+
+    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for i, modes in systems.items():
+        groups[(*modes.rate.shape, len(cells[i].step_number))].append(i)
+    found: dict[int, Array] = {}
+    for shape, members in groups.items():
+        size = max(1, MOST_VALUES // int(np.prod(shape)))
+        for start in range(0, len(members), size):
+            part = members[start : start + size]
+            optimizers = [cells[i].optimizer for i in part]
+            z = recursion(
+                *(np.stack([getattr(systems[i], name) for i in part]) for name in ("rate", "coupling", "seed")),
+                *(np.array([getattr(optimizer, name) for optimizer in optimizers]) for name in ("learning_rate", "momentum", "weight_decay")),
+                np.stack([np.asarray(cells[i].step_number) for i in part]),
+            )
+            found.update(zip(part, z, strict=True))
+    return found
+
+
+def _goal(modes: System) -> Float[Array, "watched"]:
+    """z at which the leading member of the group that owns a watched mode brings it to half strength; inf if never."""
+    share = np.take_along_axis(modes.mix, modes.leader[None, :, None], -1)[..., 0][np.arange(len(modes.mix)), modes.owner]
+    return np.divide(FRACTION, share, out=np.full_like(share, np.inf), where=share > 0)
+
+
+def _flow_ignition(cell: CellInputs, modes: System) -> Float[Array, "watched"]:
+    rate, saturation, seed = (modes.led(array)[modes.owner] for array in (modes.rate - 2 * cell.optimizer.weight_decay, modes.saturation, modes.seed))
+    return closed.logistic_time(_goal(modes), rate, saturation, seed) / cell.optimizer.time_scale
+
+
+def _discrete_ignition(cell: CellInputs, modes: System) -> Float[Array, "watched"]:
+    """The flow's clock run at the exact growth per step."""
+    rate = modes.led(modes.rate)[modes.owner]
+    gain = log_growth(rate, cell.optimizer)
+    flow_gain = (rate - 2 * cell.optimizer.weight_decay) * cell.optimizer.time_scale
+    return _flow_ignition(cell, modes) * np.divide(flow_gain, gain, out=np.ones_like(gain), where=gain > 0)
+
+
+def asymptotic_steps(cell: CellInputs, modes: System) -> Float[Array, "groups"]:
+    """t_k = ln(1/epsilon) / rate in steps; inf for modes without a positive rate or without a seed."""
+    rate = modes.led(modes.rate) - 2 * cell.optimizer.weight_decay
+    grows = (rate > 0) & (modes.led(modes.seed) > 0)
+    return np.where(grows, -np.log(cell.epsilon), np.inf) / np.where(grows, rate, 1) / cell.optimizer.time_scale
+
+
+def _asymptote(cell: CellInputs, modes: System) -> TierCurve:
+    start = asymptotic_steps(cell, modes)
+    z = np.where(np.asarray(cell.step_number)[:, None] >= start, _capacity(cell, modes), 0)[..., None] * _lead(modes)
+    goal, owner = _goal(modes), modes.owner
+    ignition = np.where(_capacity(cell, modes)[owner] >= goal, np.maximum(start, 0)[owner], np.inf)
+    return TierCurve(modes.strength(z), modes.loss(z), ignition)
+
+
+def _capacity(cell: CellInputs, modes: System) -> Float[Array, "groups"]:
+    """Plateau z(inf) of each leader."""
+    rate, saturation = modes.led(modes.rate) - 2 * cell.optimizer.weight_decay, modes.led(modes.saturation)
+    return np.divide(np.maximum(rate, 0), saturation, out=np.zeros_like(rate), where=saturation > 0)
+
+
+def _lead(modes: System) -> Array:
+    """1 at each group's leader, 0 at the other members."""
+    return np.arange(modes.rate.shape[1]) == modes.leader[:, None]
+
+
+def _plateau_loss(cell: CellInputs, modes: System) -> Float[Array, "watched"]:
+    """Loss with every group that ignites before the watched mode's own at its plateau and the others at zero."""
+    rate, capacity = modes.led(modes.rate) - 2 * cell.optimizer.weight_decay, _capacity(cell, modes)
+    half = closed.logistic_time(np.where(capacity > 0, capacity / 2, np.inf), rate, modes.led(modes.saturation), modes.led(modes.seed))
+    before = half[None] < half[modes.owner][:, None]
+    return modes.loss((before * capacity)[..., None] * _lead(modes))
