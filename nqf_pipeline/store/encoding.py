@@ -19,12 +19,13 @@ _STRINGS = (BloscCodec(cname="zstd", clevel=5, shuffle="noshuffle"), Crc32cCodec
 
 def encodings(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
     """The encoding of every variable, from its values and shape only, so that equal data give equal bytes."""
-    return {str(name): _encoding(variable) for name, variable in dataset.variables.items()}
+    inner = max(CHUNK_BYTES // max(map(_cell_bytes, dataset.variables.values()), default=1), 1)
+    return {str(name): _encoding(variable, inner) for name, variable in dataset.variables.items()}
 
 
-def _encoding(variable: xr.Variable) -> dict[str, Any]:
+def _encoding(variable: xr.Variable, inner: int) -> dict[str, Any]:
     text = variable.dtype.kind in "OUT"
-    encoding: dict[str, Any] = {"compressors": _STRINGS if text else _NUMBERS, **_layout(variable)}
+    encoding: dict[str, Any] = {"compressors": _STRINGS if text else _NUMBERS, **_layout(variable, inner)}
     constant = _constant(variable)
     if constant is not None:
         encoding["fill_value"] = constant  # such an array is its fill value: no chunk, no file
@@ -41,18 +42,22 @@ def _constant(variable: xr.Variable) -> Any:
     return first if (variable.values == first).all() else None
 
 
-def _layout(variable: xr.Variable) -> dict[str, Any]:
+def _cell_bytes(variable: xr.Variable) -> int:
+    """Bytes of one cell's row."""
+    size = 16 if variable.dtype.kind in "OUT" else np.dtype(variable.dtype).itemsize
+    return size * math.prod(length for dim, length in variable.sizes.items() if dim != "cell") or 1
+
+
+def _layout(variable: xr.Variable, inner: int) -> dict[str, Any]:
+    """Chunks of `inner` cells, the same in every array of a bucket so that selections of cells stay aligned."""
     shape = tuple(max(size, 1) for size in variable.shape)
     if "cell" not in variable.dims:
         return {"chunks": shape}
     axis = variable.dims.index("cell")
     cells = shape[axis]
-    size = 16 if variable.dtype.kind in "OUT" else np.dtype(variable.dtype).itemsize
-    cell_bytes = size * math.prod(shape) // cells
-    inner = max(CHUNK_BYTES // cell_bytes, 1)
     if inner >= cells:
         return {"chunks": shape}
-    chunks_in_shard = max(SHARD_BYTES // (inner * cell_bytes), 1)
+    chunks_in_shard = max(SHARD_BYTES // (inner * _cell_bytes(variable)), 1)
     outer = inner * min(chunks_in_shard, math.ceil(cells / inner))
     return {
         "chunks": tuple(inner if k == axis else length for k, length in enumerate(shape)),

@@ -13,6 +13,7 @@ A dataset has one of three kinds:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -206,10 +207,10 @@ def _declared(entry: Entry, array: xr.DataArray, kind: Kind) -> Iterator[Mismatc
 
 def _values(dataset: xr.Dataset) -> Iterator[Mismatch]:
     """Checks that need the values of small coordinates only."""
-    cells = dataset["cell"].values if "cell" in dataset.coords else np.array([])
-    ids, counts = np.unique(np.asarray(cells, dtype=str), return_counts=True)
-    if (counts > 1).any():
-        yield Mismatch("cell", "names a cell twice", "each cell once", ", ".join(ids[counts > 1][:3]), "write each cell once")
+    cells = Counter(str(cell) for cell in dataset["cell"].to_numpy()) if "cell" in dataset.coords else Counter()
+    twice = [cell for cell, count in cells.items() if count > 1]
+    if twice:
+        yield Mismatch("cell", "names a cell twice", "each cell once", ", ".join(twice[:3]), "write each cell once")
     for tier in dataset["tier"].values if "tier" in dataset.coords else ():
         if tier not in TIERS:
             yield Mismatch("tier", "is unknown", ", ".join(TIERS), str(tier), "use a declared tier")

@@ -1,0 +1,147 @@
+"""Opening a finished study: trajectories lazily, tables as data frames."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+import xarray as xr
+
+from nqf_pipeline.errors import InputError
+from nqf_pipeline.store.merge import LISTING, STORE, MissingCellsError
+from nqf_pipeline.store.schema import SCHEMA_VERSION, Status, validate
+from nqf_pipeline.store.tables import read_table
+
+
+class OpenError(InputError):
+    """A folder is not a finished study of this version."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study's results. Trajectories are read when used, tables when first asked for."""
+
+    path: Path
+    trajectories: xr.DataTree
+    """One node per bucket (see docs/data_dictionary.md), arrays as dask arrays."""
+
+    @cached_property
+    def exponents(self) -> pd.DataFrame:
+        """Scaling exponents with windows, intervals and predictions."""
+        return read_table(self.path, "exponents")
+
+    @cached_property
+    def plateaus(self) -> pd.DataFrame:
+        """Ignition times, measured and predicted, per mode and tier."""
+        return read_table(self.path, "plateaus")
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """Every cell with its coordinates and status."""
+        return read_table(self.path, "cells")
+
+    @cached_property
+    def timings(self) -> pd.DataFrame:
+        """Seconds by shard and stage."""
+        return read_table(self.path, "timings")
+
+    @cached_property
+    def claims(self) -> pd.DataFrame:
+        """Statements of the paper with the value measured here."""
+        return read_table(self.path, "claims")
+
+
+def open_study(path: str | Path, allow_partial: bool = False, verify: bool = False) -> Study:
+    """Open `results/<study>`.
+
+    Refuses a study with missing cells unless `allow_partial`; they then are rows of NaN with status `missing`. Sizes of all files are
+    compared with the listing; `verify` compares their checksums too.
+    """
+    path = Path(path)
+    store = _store(path)
+    _check_files(path, store, verify)
+    try:
+        tree = xr.open_datatree(store, engine="zarr", chunks={}, consolidated=True)
+    except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
+        raise OpenError(f"{store}: cannot be read as a zarr store ({_first_line(error)}). {_again(path)}") from error
+    _check_version(store, tree)
+    _check_nodes(store, tree, allow_partial)
+    return Study(path, tree)
+
+
+def _store(path: Path) -> Path:
+    store = path / STORE
+    if store.is_dir():
+        return store
+    if not path.exists():
+        raise OpenError(f"{path}: no such folder. Give the results folder of a study, for example results/default.")
+    if (path / "zarr.json").exists():
+        raise OpenError(f"{path}: this is a zarr store, not a results folder. Give the folder that holds it: {path.parent}.")
+    if (path / "shards").is_dir():
+        raise OpenError(f"{path}: its shards are not merged yet ({STORE} is absent). {_again(path)}")
+    raise OpenError(f"{path}: not the results of a study: {STORE} is absent. Give a folder such as results/default.")
+
+
+def _again(path: Path) -> str:
+    return f"Start the workflow of {path} again: it merges the finished shards without training anything."
+
+
+def _check_files(path: Path, store: Path, verify: bool) -> None:
+    try:
+        listing = json.loads((path / LISTING).read_text(encoding="utf-8"))
+        version, files = listing["schema_version"], listing["files"]
+    except FileNotFoundError:
+        raise OpenError(f"{path}: {LISTING} is absent, so the merge was not finished. {_again(path)}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError):
+        raise OpenError(f"{path / LISTING}: damaged. Delete it. {_again(path)}") from None
+    _compare_versions(store, version)
+    for name, (size, checksum) in files.items():
+        file = store / name
+        if not file.is_file():
+            raise OpenError(f"{file}: absent although the store lists it. Delete {store}. {_again(path)}")
+        if file.stat().st_size != size:
+            raise OpenError(f"{file}: truncated or replaced: {file.stat().st_size} bytes, {size} expected. Delete {store}. {_again(path)}")
+        if verify and hashlib.sha256(file.read_bytes()).hexdigest() != checksum:
+            raise OpenError(f"{file}: damaged, its checksum is not the listed one. Delete {store}. {_again(path)}")
+
+
+def _compare_versions(store: Path, version: object) -> None:
+    if version == SCHEMA_VERSION:
+        return
+    if isinstance(version, int) and version < SCHEMA_VERSION:
+        raise OpenError(
+            f"{store}: written with schema version {version}, this program reads version {SCHEMA_VERSION}. Older stores are not converted: "
+            "run the study again into a new folder, or open this one with the version of nqf_pipeline named in its attributes."
+        )
+    if isinstance(version, int):
+        raise OpenError(
+            f"{store}: written with schema version {version} by a newer program; this one reads version {SCHEMA_VERSION}. "
+            "Update nqf_pipeline."
+        )
+    raise OpenError(f"{store}: has no schema version, so nqf_pipeline did not write it. Give the results folder of a study.")
+
+
+def _check_version(store: Path, tree: xr.DataTree) -> None:
+    _compare_versions(store, tree.attrs.get("schema_version"))
+
+
+def _check_nodes(store: Path, tree: xr.DataTree, allow_partial: bool) -> None:
+    missing: list[str] = []
+    for name, node in tree.children.items():
+        dataset = node.to_dataset()
+        validate(dataset, "store", f"{store}/{name}")
+        absent = dataset["status"].to_numpy() == Status.missing
+        missing += [str(cell) for cell in dataset["cell"].to_numpy()[absent]]
+    if missing and not allow_partial:
+        raise MissingCellsError(
+            f"{store}: {len(missing)} cells have status `missing`, first {', '.join(missing[:5])}. {Status.missing.remedy} "
+            "To work with what there is: open_study(path, allow_partial=True)."
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

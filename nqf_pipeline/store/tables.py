@@ -1,0 +1,222 @@
+"""The tables of a study, described once: names, dtypes, units and meanings of their columns.
+
+`results/<study>/<table>.csv` and `.parquet` hold the same rows. Columns declared here come first, in this order; every further
+coordinate of the cells (learning rate, width, exponents of the task, ...) follows in alphabetical order, empty where a cell has none.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nqf_pipeline.errors import InputError
+from nqf_pipeline.store.atomic import write_bytes
+
+Dtype = Literal["string", "float64", "int64"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column; key columns name the row and fix the order of rows."""
+
+    name: str
+    dtype: Dtype
+    units: str
+    meaning: str
+    key: bool = False
+
+
+_GROUP = (
+    Column("architecture", "string", "", "kind of network", key=True),
+    Column("task", "string", "", "kind of task", key=True),
+    Column("optimizer", "string", "", "kind of optimizer", key=True),
+    Column("sigma", "float64", "weight", "standard deviation of the initial weights", key=True),
+    Column("epsilon", "float64", "weight^2", "degrees * sigma^2", key=True),
+)
+_CELL = (
+    *_GROUP,
+    Column("seed", "int64", "1", "seed of the cell", key=True),
+    Column("cell", "string", "", "identity of the cell", key=True),
+    Column("bucket", "string", "", "node of trajectories.zarr that holds the cell"),
+)
+_STANDING = (
+    Column("regime", "string", "", "solution that data and structure admit"),
+    Column("standing", "string", "", "what the prediction is: exact, local, conditional, outside"),
+)
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "exponents": (
+        *_GROUP,
+        Column("bucket", "string", "", "node of trajectories.zarr that holds the cells", key=True),
+        Column("source", "string", "", "curve: network, twin, or theory (expected curve of the finest tier)", key=True),
+        Column("seeds", "int64", "1", "cells (seeds) behind the row"),
+        Column("exponent", "float64", "1", "k of loss = A time^-k + floor in the window"),
+        Column("ci_low", "float64", "1", "lower end of the interval"),
+        Column("ci_high", "float64", "1", "upper end of the interval"),
+        Column("ci_method", "string", "", "jackknife_t (over seeds) or subwindows (one seed: sensitivity to the window)"),
+        Column("window_start", "float64", "gradient-flow time", "start of the window"),
+        Column("window_end", "float64", "gradient-flow time", "end of the window"),
+        Column("decades", "float64", "1", "log10(window_end / window_start)"),
+        Column("points", "int64", "1", "records in the window"),
+        Column("ignitions", "float64", "1", "watched modes that ignite inside the window (mean over seeds)"),
+        Column("floor", "float64", "loss", "floor of the fit, given by theory or fitted"),
+        Column("predicted_finite", "float64", "1", "the same fit, same window, to the theory's curve"),
+        Column("predicted_limit", "float64", "1", "exponent for epsilon -> 0 and infinitely many modes"),
+        Column("relative_error", "float64", "1", "exponent / predicted_finite - 1"),
+        Column("status", "string", "", "ok or not_resolved"),
+        Column("reason", "string", "", "why an exponent is not resolved"),
+    ),
+    "plateaus": (
+        *_CELL,
+        Column("source", "string", "", "curve: network or twin", key=True),
+        Column("mode", "int64", "1", "number of the mode, 1 the strongest", key=True),
+        Column("tier", "string", "", "what predicts: asymptote, event, flow, discrete, or twin (the same-init twin, measured)", key=True),
+        Column("t_measured", "float64", "step", "first step at which the strength reaches rho"),
+        Column("t_uncertainty", "float64", "step", "interpolation error between the records around it"),
+        Column("t_predicted", "float64", "step", "prediction; inf: never"),
+        Column("t_asymptotic", "float64", "step", "prediction of the asymptote tier"),
+        Column("relative_error", "float64", "1", "t_measured / t_predicted - 1"),
+        Column("plateau_loss", "float64", "loss", "loss on the plateau that the mode's ignition ends"),
+        Column("last_step", "float64", "step", "last step with finite numbers"),
+        Column("status", "string", "", "matched, unmatched_plateau, unmatched_mode or censored"),
+    ),
+    "cells": (
+        *_CELL,
+        Column("experiment", "string", "", "part of the study that asked for the cell"),
+        Column("status", "string", "", "done, diverged, timed_out, killed or missing"),
+        Column("remedy", "string", "", "what to do about it"),
+        Column("diverged_step", "int64", "step", "first recorded step that is not finite; -1: none"),
+        *_STANDING,
+        Column("last_step", "float64", "step", "last step with finite numbers"),
+        Column("network_loss", "float64", "loss", "training loss of the network at the last step"),
+        Column("twin_loss", "float64", "loss", "training loss of the twin at the last step"),
+        Column("departure_step", "float64", "step", "first record with divergence above 0.1; inf: never"),
+        Column("largest_divergence", "float64", "1", "largest divergence of network and twin"),
+        Column("largest_mode_gap", "float64", "1", "largest difference of a mode's strength between network and twin"),
+    ),
+    "timings": (
+        Column("bucket", "string", "", "bucket of the shard", key=True),
+        Column("shard", "string", "", "id of the shard", key=True),
+        Column("kind", "string", "", "training or theory", key=True),
+        Column("stage", "string", "", "what took the time", key=True),
+        Column("seconds", "float64", "s", "wall time"),
+        Column("cells", "int64", "1", "cells in the shard"),
+        Column("bytes", "int64", "byte", "size of the shard"),
+        Column("device", "string", "", "where it ran"),
+        Column("precision", "string", "", "floating-point format"),
+        Column("threads", "float64", "1", "threads of the kernels"),
+        Column("lane_width", "float64", "1", "cells in one compiled program"),
+    ),
+    "claims": (
+        Column("id", "string", "", "name of the claim", key=True),
+        Column("statement", "string", "", "what the paper says"),
+        Column("source", "string", "", "theorem, equation or figure"),
+        Column("predicted", "float64", "", "value it gives"),
+        Column("measured", "float64", "", "value measured here"),
+        Column("low", "float64", "", "lower end of the interval"),
+        Column("high", "float64", "", "upper end of the interval"),
+        Column("verdict", "string", "", "holds, fails or not resolved"),
+        Column("study", "string", "", "study that measured it", key=True),
+    ),
+}
+
+
+class TableError(InputError):
+    """A table is absent, damaged, or not one of this study's."""
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """`; did you mean ...?` or the list of what there is."""
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}."
+
+
+def columns_of(name: str) -> tuple[Column, ...]:
+    """The declared columns of a table."""
+    if name not in TABLES:
+        raise TableError(f"there is no table `{name}`; {nearest(name, list(TABLES))}")
+    return TABLES[name]
+
+
+def table_path(results: Path, name: str) -> Path:
+    """The Parquet file of a table."""
+    columns_of(name)
+    return Path(results) / f"{name}.parquet"
+
+
+def arrange(name: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """Declared dtypes and order of columns; rows in the order of their keys, so that equal rows give equal bytes."""
+    declared = columns_of(name)
+    absent = [column.name for column in declared if column.name not in frame.columns and len(frame)]
+    if absent:
+        raise ValueError(f"table `{name}`: columns {absent} are absent from the rows to be written")
+    names = [column.name for column in declared]
+    extra = sorted(str(column) for column in frame.columns if column not in names)
+    typed = {column.name: _typed(frame.get(column.name, pd.Series([], dtype=object)), column.dtype) for column in declared}
+    typed |= {column: _typed(frame[column], _dtype(frame[column])) for column in extra}
+    keys = [column.name for column in declared if column.key] + extra
+    result = pd.DataFrame(typed)
+    return result.sort_values(keys, kind="stable", na_position="first", ignore_index=True) if len(result) else result
+
+
+def _typed(values: pd.Series[Any], dtype: Dtype) -> pd.Series[Any]:
+    if dtype == "string":
+        return values.astype(object).where(values.notna(), None).astype("str")
+    return values.astype(dtype)
+
+
+def _dtype(values: pd.Series[Any]) -> Dtype:
+    present = [value for value in values if not (isinstance(value, float) and np.isnan(value)) and value is not None]
+    if any(isinstance(value, str) for value in present):
+        return "string"
+    whole = len(present) == len(values) and all(isinstance(value, (bool, int, np.integer, np.bool_)) for value in present)
+    return "int64" if whole and present else "float64"
+
+
+def write_table(results: Path, name: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """Write `<name>.parquet` and `<name>.csv` atomically; returns the rows as written."""
+    frame = arrange(name, frame)
+    stream = io.BytesIO()
+    pq.write_table(pa.Table.from_pandas(frame, schema=_arrow_schema(frame), preserve_index=False), stream, compression="zstd")
+    write_bytes(table_path(results, name), stream.getvalue())
+    write_bytes(Path(results) / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n").encode())
+    return frame
+
+
+def _arrow_schema(frame: pd.DataFrame) -> pa.Schema:
+    types = {"f": pa.float64(), "i": pa.int64()}
+    return pa.schema([(str(column), types.get(dtype.kind, pa.string())) for column, dtype in frame.dtypes.items()])
+
+
+def read_table(results: Path, name: str) -> pd.DataFrame:
+    """One table of a study."""
+    path = table_path(results, name)
+    if not path.is_file():
+        raise TableError(f"{path}: absent. The tables are written by the analysis: start the workflow of {results} again.")
+    try:
+        return pd.read_parquet(path)
+    except (pa.ArrowInvalid, OSError, ValueError) as error:
+        raise TableError(f"{path}: damaged ({str(error).splitlines()[0]}). Delete it and start the workflow again.") from error
+
+
+def _markdown_row(column: Column) -> str:
+    return f"| `{column.name}` | {column.dtype} | {column.units or '-'} | {column.meaning} |"
+
+
+def table_dictionary() -> str:
+    """All tables in markdown."""
+    parts = []
+    for name, columns in TABLES.items():
+        rows = "\n".join(_markdown_row(column) for column in columns)
+        header = "| column | dtype | units | meaning |\n| --- | --- | --- | --- |"
+        parts.append(f"**Table `{name}`** (`{name}.csv`, `{name}.parquet`)\n\n{header}\n{rows}")
+    return "\n\n".join(parts) + "\n"
