@@ -53,6 +53,10 @@ class Moments:
             return (order.reshape(-1, len(self.operator)) @ self.operator).reshape(order.shape)
         return self.operator * order
 
+    def gradient(self, order: Array) -> Array:
+        """dL/dG = 2 K (G - G*)."""
+        return 2 * self.act(order - self.optimum)
+
     def excess(self, order: Array) -> Array:
         """L(G) - floor."""
         gap = order - self.optimum

@@ -24,13 +24,13 @@ class Teacher(Task):
     strengths: tuple[float, ...] = Field(
         default=(1.0, 0.5, 0.25, 0.125),
         min_length=1,
-        description="strengths s_k of the modes; equal ones are degenerate, negative ones out of reach of positive semidefinite architectures",
+        description="strengths s_k of the modes; equal ones are degenerate, negative ones unreachable for positive semidefinite models",
     )
     samples: int = Field(default=600, ge=1, description="training samples")
     test_samples: int = Field(default=600, ge=1, description="test samples")
     inputs: Literal["gaussian", "white", "correlated"] = Field(
         default="gaussian",
-        description="standard normal entries; `white`: the training features' second moment is made exactly the identity "
+        description="standard normal entries; `white`: the training features' second moment is made exactly proportional to the identity, its mean kept "
         "(mlp and multi_head; plain Gaussian elsewhere); `correlated`: covariance of the given condition number along the first input axis",
     )
     condition: float = Field(default=10.0, ge=1, description="condition number of the covariance of correlated inputs")
@@ -93,7 +93,7 @@ class Teacher(Task):
         train, test = draw[..., : self.samples], draw[..., self.samples :]
         if self.inputs == "white" and architecture.whitenable:
             _, moment = architecture.structure(train).second_moment()
-            transform = inverse_root(moment)
+            transform = inverse_root(moment) * np.sqrt(np.trace(moment) / len(moment))
             train, test = along_first_axis(transform, train), along_first_axis(transform, test)
         return train, test
 
