@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import groupby
 from time import perf_counter
 from typing import Any
 
@@ -20,7 +18,8 @@ from nqf_pipeline.dynamics.lanes import Data, Record, data_of, hyper_of
 from nqf_pipeline.dynamics.train import LaneGroup, Program, train
 from nqf_pipeline.store.schema import CURVE, MODES, Status
 from nqf_pipeline.study.cells import Cell
-from nqf_pipeline.tasks.base import Problem
+from nqf_pipeline.study.draws import initial_weights, problem_of
+from nqf_pipeline.study.shards import lane_groups
 
 Progress = Callable[[int], None]
 
@@ -50,45 +49,14 @@ def program_of(cell: Cell) -> Program:
     )
 
 
-@lru_cache(maxsize=8)
-def _problem(data_id: str, cell: Cell) -> Problem:
-    return cell.task.problem(cell.architecture, cell.stream("data"))
-
-
-def problem_of(cell: Cell) -> Problem:
-    """The cell's problem; cells with equal data share the draw."""
-    return _problem(cell.data_id, _without_scale(cell))
-
-
-def _without_scale(cell: Cell) -> Cell:
-    return cell.model_copy(update={"sigma": 1.0, "experiment": "", "optimizer": cell.optimizer.model_copy(update={"learning_rate": 1.0})})
-
-
-def initial_weights(cell: Cell, problem: Problem) -> np.ndarray:
-    """W(0) = sigma * row profile * standard normal draw, shape (unit_size, width)."""
-    return cell.sigma * problem.initial_scale * cell.architecture.initial(cell.stream("init"))
-
-
-def lane_groups(cells: list[Cell], lane_width: int) -> Iterator[list[Cell]]:
-    """Cells that may run in one call: one step grid, and one data set where lanes share it."""
-
-    def key(cell: Cell) -> tuple[int, str]:
-        return cell.steps, cell.data_id if program_of(cell).shared_data else ""
-
-    for _, together in groupby(sorted(cells, key=key), key=key):
-        group = list(together)
-        for start in range(0, len(group), lane_width):
-            yield group[start : start + lane_width]
-
-
-def assemble(cells: list[Cell], lane_width: int) -> tuple[LaneGroup, list[Data]]:
+def assemble(cells: Sequence[Cell], lane_width: int) -> tuple[LaneGroup, list[Data]]:
     """Lane-stacked arguments, padded to the lane width with copies of the last cell so that every call has one shape."""
     program = program_of(cells[0])
     problems = [problem_of(cell) for cell in cells]
     data = [data_of(cell.architecture, p, samples_needed=not program.network_is_twin) for cell, p in zip(cells, problems, strict=True)]
     pad = lane_width - len(cells)
     lanes, lane_data = [*cells, *[cells[-1]] * pad], [*data, *[data[-1]] * pad]
-    weights = [initial_weights(cell, problem) for cell, problem in zip(cells, problems, strict=True)]
+    weights = [initial_weights(cell) for cell in cells]
     seeds = [int(cell.stream("batches").integers(2**63)) for cell in lanes]
     group = LaneGroup(
         data=data[0] if program.shared_data else pytrees.stack(lane_data),
@@ -100,7 +68,7 @@ def assemble(cells: list[Cell], lane_width: int) -> tuple[LaneGroup, list[Data]]
     return group, data
 
 
-def run_cells(cells: list[Cell], lane_width: int, watch: Stopwatch, progress: Progress = lambda done: None) -> xr.Dataset:
+def run_cells(cells: Sequence[Cell], lane_width: int, watch: Stopwatch, progress: Progress = lambda done: None) -> xr.Dataset:
     """Trains cells of one bucket; returns their trajectories in the order given."""
     program, executable, parts = program_of(cells[0]), None, []
     for group_cells in lane_groups(cells, lane_width):
@@ -113,7 +81,7 @@ def run_cells(cells: list[Cell], lane_width: int, watch: Stopwatch, progress: Pr
     return xr.concat(parts, dim="cell").sel(cell=[cell.id for cell in cells])
 
 
-def trajectories(cells: list[Cell], data: list[Data], record: Record) -> xr.Dataset:
+def trajectories(cells: Sequence[Cell], data: list[Data], record: Record) -> xr.Dataset:
     """The record of one lane group as a dataset (padding lanes dropped)."""
     steps = cells[0].step_grid()
     arrays = {name: getattr(record, name)[: len(cells)].astype(np.float64) for name in Record._fields}

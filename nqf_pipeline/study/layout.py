@@ -36,13 +36,13 @@ class Layout:
         """Checksum, status and timings of one shard; its presence says that the shard is complete."""
         return self.root / "shards" / f"{shard}.json"
 
-    @property
-    def theory(self) -> Path:
-        """Predictions, made without training."""
-        return self.root / "theory.zarr.zip"
+    def theory(self, shard: str) -> Path:
+        """Predictions for the cells of one shard, made without training."""
+        return self.root / "theory" / f"{shard}.zarr.zip"
 
     @property
-    def theory_summary(self) -> Path:
+    def predicted(self) -> Path:
+        """Written when every wanted cell has its predictions."""
         return self.root / "theory.json"
 
     @property
@@ -52,8 +52,8 @@ class Layout:
 
     @property
     def merged(self) -> Path:
-        """Written after the merge; outside the store, so that the store holds data only."""
-        return self.root / "merged.json"
+        """Files of the merged data set with their checksums, written last; outside the store, which holds data only."""
+        return self.root / "trajectories.json"
 
     def table(self, name: str, suffix: str = "parquet") -> Path:
         return self.root / f"{name}.{suffix}"
