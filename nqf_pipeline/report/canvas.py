@@ -1,0 +1,127 @@
+"""Panels, titles and the one rule by which figures are saved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+
+from nqf_pipeline.report.style import INK, LINES, SOURCES, WIDTH
+
+# Neither dates nor versions: a rerun gives the same bytes.
+_METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure with the sentence that says its point."""
+
+    figure: Figure
+    title: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Omitted:
+    """Why a study has no such figure."""
+
+    reason: str
+
+
+def save(drawing: Drawing, folder: Path, name: str, formats: Sequence[str], dpi: int) -> list[Path]:
+    """Write `name` in each format; the same data give the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for suffix in formats:
+        path = folder / f"{name}.{suffix}"
+        temporary = folder / f".{name}.tmp"
+        drawing.figure.savefig(temporary, format=suffix, dpi=dpi, metadata=_METADATA.get(suffix))
+        temporary.replace(path)
+        paths.append(path)
+    return paths
+
+
+def panels(rows: int, columns: int, height: float, title: str, **options: Any) -> tuple[Figure, np.ndarray]:
+    """A grid of axes, shape (rows, columns); `height` is inches per row."""
+    figure = Figure(figsize=(WIDTH, rows * height + 0.75), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    figure.suptitle(title, x=0.012, ha="left", wrap=True)
+    return figure, axes
+
+
+def grid_of(count: int, columns: int) -> tuple[int, int]:
+    """Rows and columns for `count` panels, at most `columns` wide."""
+    width = min(count, columns)
+    return math.ceil(count / width), width
+
+
+def drop_unused(axes: np.ndarray, used: int) -> list[Axes]:
+    """Remove the axes beyond `used` and return the others in reading order."""
+    flat = list(axes.flat)
+    for axis in flat[used:]:
+        axis.remove()
+    return flat[:used]
+
+
+def log_axes(axis: Axes, x: bool = True, y: bool = True) -> None:
+    """Log axes with a readable number of ticks."""
+    for wanted, scale, ticks in ((x, axis.set_xscale, axis.xaxis), (y, axis.set_yscale, axis.yaxis)):
+        if wanted:
+            scale("log")
+            ticks.set_major_locator(LogLocator(numticks=6))
+            ticks.set_minor_locator(NullLocator())
+    axis.grid(True, which="major")
+
+
+def source_legend(figure: Figure, sources: Sequence[str], extra: Sequence[Line2D] = (), names: dict[str, str] | None = None) -> None:
+    """The line styles, once a figure, in ink: colour is never what tells sources apart."""
+    labels = SOURCES | (names or {})
+    handles = [Line2D([], [], color=INK, label=labels[source], **LINES[source]) for source in sources]
+    figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=len(handles) + len(extra), handlelength=3.2)
+
+
+def percent(value: float) -> str:
+    """Two significant digits: 0.0153 is '1.5 %'. From tenfold on a factor reads better: 70.5 is '71 ×'."""
+    if not math.isfinite(value):
+        return "n/a"
+    if abs(value) >= 10.0:
+        return f"{value:,.0f}\u00a0×"
+    share = 100.0 * value
+    if share == 0.0:
+        return "0\u00a0%"
+    digits = max(0, 1 - math.floor(math.log10(abs(share)) + 1e-12))
+    return f"{share:.{min(digits, 4)}f}\u00a0%"
+
+
+def number(value: float) -> str:
+    """Short: 0.001 stays, 1e-30 is written so, 12345 is '12,345'."""
+    if not math.isfinite(value):
+        return "n/a"
+    if value == 0 or 1e-4 < abs(value) < 1e6:
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+
+
+def short(value: float) -> str:
+    """A step number for narrow places: 1234 is '1.2k'."""
+    for unit, name in ((1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{value / unit:.3g}{name}" if value >= 100 * unit else f"{value / unit:.2g}{name}"
+    return f"{value:.0f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """'a, b and c'."""
+    names = list(names)
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

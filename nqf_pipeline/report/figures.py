@@ -1,0 +1,89 @@
+"""All figures of a study: what there is, and drawing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nqf_pipeline.errors import InputError
+from nqf_pipeline.report.canvas import Drawing, Omitted, save
+from nqf_pipeline.report.data import Findings
+from nqf_pipeline.report.departure import departure
+from nqf_pipeline.report.ignition import ignition
+from nqf_pipeline.report.learning import digits, learning
+from nqf_pipeline.report.modes import modes
+from nqf_pipeline.report.run import run
+from nqf_pipeline.report.scaling import exponents, fourier, power_laws
+from nqf_pipeline.report.style import theme
+from nqf_pipeline.store.atomic import write_json
+from nqf_pipeline.store.open import open_study
+from nqf_pipeline.study.config import ReportSettings
+from nqf_pipeline.study.layout import Layout
+from nqf_pipeline.study.spelling import no_such
+
+Draw = Callable[[Findings, ReportSettings], Drawing | Omitted]
+FIGURES: dict[str, Draw] = {
+    "learning": learning,
+    "modes": modes,
+    "ignition": ignition,
+    "departure": departure,
+    "exponents": exponents,
+    "power_laws": power_laws,
+    "fourier": fourier,
+    "digits": digits,
+    "run": run,
+}
+"""By name, in the order of the page."""
+HEADINGS = {
+    "learning": "Learning curves",
+    "modes": "Modes",
+    "ignition": "Ignition times",
+    "departure": "Where the twin fails",
+    "exponents": "Scaling exponents",
+    "power_laws": "Power-law losses",
+    "fourier": "Fourier target",
+    "digits": "Handwritten digits",
+    "run": "What ran",
+}
+
+
+class FigureError(InputError):
+    """The settings name a figure, style or palette that does not exist."""
+
+
+def chosen(settings: ReportSettings) -> list[str]:
+    """Names of the figures asked for, in the order of the page."""
+    if settings.figures == "all":
+        return list(FIGURES)
+    for name in settings.figures:
+        if name not in FIGURES:
+            raise FigureError(f"report.figures: {no_such('figure', name, list(FIGURES))}")
+    return [name for name in FIGURES if name in settings.figures]
+
+
+def draw(results: Path, settings: ReportSettings) -> list[Path]:
+    """Draw the chosen figures of a results folder into its `figures/`; figures of earlier settings are removed.
+
+    `figures.json`, written last, holds what the page says about each: its title and caption, or why it is left out.
+    """
+    layout = Layout(Path(results))
+    names = chosen(settings)
+    findings = Findings(open_study(results, allow_partial=True))
+    listing, paths = {}, []
+    for name in names:
+        with theme(settings.style):
+            drawing = FIGURES[name](findings, settings)
+            if isinstance(drawing, Omitted):
+                listing[name] = {"omitted": drawing.reason}
+                continue
+            paths += save(drawing, layout.figures, name, settings.formats, settings.dpi)
+            listing[name] = {"title": drawing.title, "caption": drawing.caption}
+    _remove_stale(layout.figures, paths)
+    write_json(layout.figure_list, listing)
+    return paths
+
+
+def _remove_stale(folder: Path, kept: list[Path]) -> None:
+    for path in folder.glob("*"):
+        if path.stem in FIGURES and path not in kept and path.suffix in {".svg", ".png", ".pdf"}:
+            path.unlink()

@@ -1,0 +1,169 @@
+"""Loss against step: network, twin and theory side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, listed, log_axes, number, panels, percent, source_legend
+from nqf_pipeline.report.data import Curves, Findings, ordered, typical, where
+from nqf_pipeline.study.config import ReportSettings
+from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable
+
+LOSS = "loss (mean over samples, sum over outputs)"
+DEPTH = 1e-5
+"""Share of the initial loss at which loss axes end."""
+_NAMES = ("network_loss", "twin_loss", "theory_loss", "divergence")
+
+
+def learning(study: Findings, look: ReportSettings) -> Drawing | Omitted:
+    """Small multiples, architecture by optimizer, at one sigma; one seed highlighted."""
+    rows = networks(study)
+    if rows.empty:
+        return Omitted("no finished network on a teacher task")
+    sigma = shown_sigma(rows, look)
+    rows = where(rows, sigma=sigma)
+    architectures, optimizers = ordered(rows["architecture"]), ordered(rows["optimizer"])
+    curves = list(study.curves(rows, *_NAMES))
+    largest = [float(np.nanmax(curve.of("divergence"))) for curve in curves if curve.of("divergence") is not None]
+    title = f"At σ = {number(sigma)} networks stay within {percent(float(np.median(largest)))} of their twins throughout (median of {len(largest)})"
+    figure, axes = panels(len(architectures), len(optimizers), 1.75, title, sharex="col", sharey=True)
+    for i, architecture in enumerate(architectures):
+        for j, optimizer in enumerate(optimizers):
+            here = [c for c in curves if c.cell["architecture"] == architecture and c.cell["optimizer"] == optimizer]
+            _panel(axes[i, j], here, look)
+            axes[0, j].set_title(readable(optimizer))
+            axes[-1, j].set_xlabel("step")
+        corner(axes[i, 0], readable(architecture), colour_of(architecture, look.palette))
+    floor(list(axes.flat), curves)
+    figure.supylabel(LOSS, fontsize=9)
+    source_legend(figure, ["network", "twin", "theory"])
+    worst = curves[int(np.argmax(largest))].cell
+    caption = (
+        f"Loss of {len(curves)} networks against step (highlighted: seed {highlighted(rows, look)}, pale: other seeds). "
+        f"The largest distance of a network from its twin during training, as a share of the target's size, has median {percent(float(np.median(largest)))}; "
+        f"the worst is {percent(max(largest))} ({readable(worst['architecture'])}, {readable(worst['optimizer'])}). {_tier_sentence(curves)}"
+    )
+    return Drawing(figure, title, caption)
+
+
+def networks(study: Findings) -> pd.DataFrame:
+    """Finished networks on teacher tasks, at the typical setting of everything but optimizer, sigma and seed."""
+    rows = study.select()
+    rows = rows[rows["task"].str.startswith("teacher")]
+    return typical(rows, ["architecture"], {"optimizer", "sigma", "seed", "momentum", "batch_size"})
+
+
+def shown_sigma(rows: pd.DataFrame, look: ReportSettings) -> float:
+    """The sigma of the settings where the study has it, else the smallest."""
+    values = np.sort(rows["sigma"].unique())
+    wanted = look.sigma
+    return float(values[0] if wanted is None else values[np.argmin(np.abs(np.log(values / wanted)))])
+
+
+def highlighted(rows: pd.DataFrame, look: ReportSettings) -> int:
+    """The seed of the settings where the study has it, else the first."""
+    seeds = sorted(rows["seed"].unique())
+    return int(look.seed if look.seed in seeds else seeds[0])
+
+
+def _panel(axis: Axes, curves: Sequence[Curves], look: ReportSettings) -> None:
+    if not curves:
+        axis.text(0.5, 0.5, "not in this study", transform=axis.transAxes, ha="center", color=INK)
+        return
+    seed = highlighted(pd.DataFrame([curve.cell for curve in curves]), look)
+    colour = colour_of(curves[0].cell["architecture"], look.palette)
+    for curve in curves:
+        if curve.cell["seed"] != seed:
+            draw(axis, curve.steps, curve.of("network_loss"), "network", colour, alpha=0.3, linewidth=1.0)
+    main = next(curve for curve in curves if curve.cell["seed"] == seed)
+    losses(axis, main, colour)
+    log_axes(axis)
+    focus(axis, [main])
+
+
+def losses(axis: Axes, curve: Curves, colour: str) -> None:
+    """Network, twin and the finest prediction of one cell."""
+    draw(axis, curve.steps, curve.of("network_loss"), "network", colour)
+    draw(axis, curve.steps, curve.of("twin_loss"), "twin", INK)
+    draw(axis, curve.steps, curve.untrained("theory_loss"), "theory", INK)
+
+
+def draw(axis: Axes, steps: np.ndarray, values: np.ndarray | None, source: str, colour: str, **options: float) -> None:
+    """One curve in the style of its source; step 0 has no place on a log axis."""
+    if values is not None:
+        later = steps > 0
+        axis.plot(steps[later], values[later], color=colour, **(LINES[source] | options))
+
+
+def corner(axis: Axes, text: str, colour: str) -> None:
+    """A panel's name inside it, where a falling curve leaves room."""
+    axis.text(0.04, 0.08, text, transform=axis.transAxes, color=colour, fontweight="bold", fontsize=9)
+
+
+def floor(axes: Sequence[Axes], curves: Sequence[Curves]) -> None:
+    """End the loss axis where nothing is left to learn: below, only rounding differs."""
+    losses = [loss for curve in curves if (loss := curve.of("network_loss")) is not None]
+    start = max((loss[0] for loss in losses), default=1.0)
+    lowest = min((float(np.nanmin(loss)) for loss in losses), default=start)
+    for axis in axes:
+        axis.set_ylim(max(lowest / 2, DEPTH * start), 2 * start)
+
+
+def focus(axis: Axes, curves: Sequence[Curves], time: bool = False) -> None:
+    """Start the axis shortly before the loss begins to fall: a log axis is mostly waiting."""
+    starts, ends = [], []
+    for curve in curves:
+        values, steps = curve.of("network_loss"), curve.time if time else curve.steps
+        if values is not None:
+            fallen = np.flatnonzero(values < 0.98 * values[0])
+            starts.append(steps[fallen[0]] if len(fallen) else steps[-1] / 10)
+            ends.append(np.nanmax(steps))
+    if ends:
+        axis.set_xlim(max(min(starts) / 2, min(ends) * 1e-6), max(ends) * 1.05)
+
+
+def _tier_sentence(curves: Sequence[Curves]) -> str:
+    tiers = {finest[0] for curve in curves if (finest := curve.finest("theory_loss"))}
+    if not tiers:
+        return "No tier of theory predicts these losses without training."
+    return f"Theory is the finest tier that applies: {listed([TIER_NAMES[tier] for tier in sorted(tiers)])}."
+
+
+def digits(study: Findings, look: ReportSettings) -> Drawing | Omitted:
+    """Real handwritten digits: does the twin still follow?"""
+    rows = study.select()
+    rows = rows[rows["task"].str.startswith("digits")]
+    if rows.empty:
+        return Omitted("no finished network on the digits")
+    rows = where(rows, sigma=shown_sigma(rows, look))
+    rows = typical(rows, ["architecture"], {"seed"})
+    architectures = ordered(rows["architecture"])
+    curves = list(study.curves(rows, *_NAMES, "network_test_loss", "twin_test_loss"))
+    title, caption = _digits_words(curves, architectures, float(rows["sigma"].iloc[0]))
+    height, width = grid_of(len(architectures), 3)
+    figure, axes = panels(height, width, 2.6, title, sharey=True)
+    for axis, architecture in zip(drop_unused(axes, len(architectures)), architectures, strict=True):
+        _panel(axis, [curve for curve in curves if curve.cell["architecture"] == architecture], look)
+        corner(axis, readable(architecture), colour_of(architecture, look.palette))
+        axis.set_xlabel("step")
+    floor(list(figure.axes), curves)
+    figure.supylabel(LOSS, fontsize=9)
+    source_legend(figure, ["network", "twin", "theory"] if any(curve.finest("theory_loss") for curve in curves) else ["network", "twin"])
+    return Drawing(figure, title, caption)
+
+
+def _digits_words(curves: Sequence[Curves], architectures: Sequence[str], sigma: float) -> tuple[str, str]:
+    parts, gaps = [], []
+    for architecture in architectures:
+        pairs = [(c.of("network_loss"), c.of("twin_loss")) for c in curves if c.cell["architecture"] == architecture]
+        final = [(float(network[-1]), float(twin[-1])) for network, twin in pairs if network is not None and twin is not None]
+        if final:
+            network, twin = (float(np.median(side)) for side in zip(*final, strict=True))
+            parts.append(f"{readable(architecture)} {number(network)} (twin {number(twin)})")
+            gaps.append(abs(np.log(twin / network)))
+    title = f"Handwritten digits: final losses of networks and twins differ by a factor of {np.exp(max(gaps)):.2g} at most" if gaps else "Digits"
+    return title, f"Training loss at the last step, median over seeds, σ = {number(sigma)}: {'; '.join(parts)}."

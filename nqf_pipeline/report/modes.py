@@ -1,0 +1,100 @@
+"""Mode strengths against step, with the predicted ignition of each mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, number, panels, percent, source_legend
+from nqf_pipeline.report.data import Curves, Findings, ordered, where
+from nqf_pipeline.report.learning import draw, highlighted, networks, shown_sigma
+from nqf_pipeline.study.config import ReportSettings
+from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable, shades
+
+_NAMES = ("network_mode", "twin_mode", "theory_ignition", "mode_number")
+MODES_SHOWN = 6
+
+
+def modes(study: Findings, look: ReportSettings) -> Drawing | Omitted:
+    """One panel per architecture, one optimizer, one sigma, one seed."""
+    rows = networks(study)
+    if rows.empty:
+        return Omitted("no finished network on a teacher task")
+    optimizers = ordered(rows["optimizer"])
+    optimizer = look.optimizer if look.optimizer in optimizers else optimizers[0]
+    rows = where(rows, sigma=shown_sigma(rows, look), optimizer=optimizer)
+    rows = where(rows, seed=highlighted(rows, look))
+    curves = [curve for curve in study.curves(rows, *_NAMES) if curve.of("network_mode") is not None]
+    if not curves:
+        return Omitted("no recorded mode strengths")
+    matched = _matched(study, rows)
+    title = _title(matched, float(rows["sigma"].iloc[0]), optimizer)
+    height, width = grid_of(len(curves), 2)
+    figure, axes = panels(height, width, 2.2, title, sharey=True)
+    left = drop_unused(axes, len(curves))
+    for axis, curve in zip(left, curves, strict=True):
+        _panel(axis, curve, look)
+    for axis in left[-width:]:
+        axis.set_xlabel("step")
+    figure.supylabel("recovered strength of a mode (1 when learnt)", fontsize=9)
+    line = Line2D([], [], color=INK, linewidth=1.1, linestyle=LINES["theory"]["linestyle"], label="predicted ignition (strength 1/2)")
+    source_legend(figure, ["network", "twin"], [line])
+    return Drawing(figure, title, _caption(matched, curves))
+
+
+def _panel(axis: Axes, curve: Curves, look: ReportSettings) -> None:
+    network, twin = curve.of("network_mode"), curve.of("twin_mode")
+    assert network is not None
+    shown = min(network.shape[-1], MODES_SHOWN)
+    colours = shades(colour_of(curve.cell["architecture"], look.palette), shown)
+    finest = curve.finest("theory_ignition")
+    numbers = curve.data["mode_number"].values if "mode_number" in curve.data else np.arange(1, shown + 1)
+    for k in range(shown):
+        draw(axis, curve.steps, network[:, k], "network", colours[k])
+        draw(axis, curve.steps, None if twin is None else twin[:, k], "twin", INK)
+        if finest and np.isfinite(finest[1][k]):
+            axis.axvline(finest[1][k], color=colours[k], linewidth=1.1, linestyle=LINES["theory"]["linestyle"])
+            axis.text(finest[1][k], 1.2, f" {numbers[k]}", color=colours[k], ha="left", va="top", fontsize=8.5, fontweight="bold", clip_on=True)
+    log_axes(axis, y=False)
+    axis.set(ylim=(-0.05, 1.22), yticks=[0, 0.5, 1])
+    axis.set_xlim(*_window(curve.steps, network[:, :shown]))
+    axis.set_title(readable(curve.cell["architecture"]) + (f" ({TIER_NAMES[finest[0]]})" if finest else " (no prediction without training)"))
+
+
+def _window(steps: np.ndarray, strengths: np.ndarray) -> tuple[float, float]:
+    """From before the first mode moves to the end."""
+    moving = np.flatnonzero((np.abs(strengths) > 0.02).any(-1) & (steps > 0))
+    return max(1.0, steps[moving[0]] / 1.5 if len(moving) else 1.0), steps[-1] * 1.05
+
+
+def _matched(study: Findings, rows: pd.DataFrame) -> pd.DataFrame:
+    """Measured ignition of these networks beside their finest untrained prediction."""
+    table = study.plateaus
+    if table.empty:
+        return table
+    table = table[(table["source"] == "network") & (table["status"] == "matched") & (table["tier"] != "twin")]
+    table = table.merge(rows[["architecture", "optimizer", "sigma", "seed"]].drop_duplicates(), how="inner")
+    finest = table.groupby("architecture")["tier"].transform(lambda tiers: "discrete" if "discrete" in set(tiers) else tiers.iloc[-1])
+    return table[table["tier"] == finest]
+
+
+def _title(matched: pd.DataFrame, sigma: float, optimizer: str) -> str:
+    setting = f"σ = {number(sigma)}, {readable(optimizer)}"
+    if matched.empty:
+        return f"Modes switch on one after another ({setting})"
+    error = float(matched["relative_error"].abs().median())
+    return f"Modes switch on one after another, {percent(error)} from the predicted step (median; {setting})"
+
+
+def _caption(matched: pd.DataFrame, curves: list[Curves]) -> str:
+    start = f"Each curve is one mode of the target in {len(curves)} networks; numbers name the modes, strongest first."
+    if matched.empty:
+        return start
+    error = matched["relative_error"].abs()
+    worst = matched.loc[error.idxmax()]
+    return (
+        f"{start} {len(matched)} ignitions lie {percent(float(error.median()))} from their predicted step in the median; "
+        f"the worst is {percent(float(error.max()))} (mode {int(worst['mode'])}, {readable(worst['architecture'])})."
+    )

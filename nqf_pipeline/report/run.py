@@ -1,0 +1,101 @@
+"""What ran: cells by status, and where the time went."""
+
+from __future__ import annotations
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from nqf_pipeline.report.canvas import Drawing, Omitted, listed, number, panels, percent
+from nqf_pipeline.report.data import Findings, ordered
+from nqf_pipeline.report.style import INK, MUTED, readable
+from nqf_pipeline.store.schema import Status
+from nqf_pipeline.study.config import ReportSettings
+
+GROUPS = 16
+"""Rows shown; the smallest beyond are summed."""
+_STATUS_COLOURS = {
+    Status.done: "#4c9f70",
+    Status.diverged: "#d55e00",
+    Status.timed_out: "#de8f05",
+    Status.killed: "#8c5aa6",
+    Status.missing: "#b0b5bc",
+}
+
+
+def run(study: Findings, look: ReportSettings) -> Drawing | Omitted:
+    """Left: cells by status. Right: seconds by stage, for the same groups of cells."""
+    if study.cells.empty:
+        return Omitted("the study has no cells")
+    cells = study.cells.assign(group=group_names(study.cells))
+    seconds = _seconds(study, cells)
+    groups = _by_size(cells, seconds)
+    title = _title(cells, seconds)
+    figure, axes = panels(1, 2, 0.26 * len(groups) + 1.0, title, sharey=True)
+    _stacked(axes[0, 0], cells.groupby(["group", "status"]).size().unstack(fill_value=0), groups, _status_colours())
+    axes[0, 0].set_xlabel("cells")
+    axes[0, 0].xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    if seconds.empty:
+        axes[0, 1].remove()
+    else:
+        stages = seconds.groupby(["group", "stage"])["seconds"].sum().unstack(fill_value=0.0)
+        stages = stages[stages.sum().sort_values(ascending=False).index]
+        _stacked(axes[0, 1], stages, groups, dict(zip(stages.columns, sns.color_palette("crest_r", stages.shape[1]).as_hex(), strict=True)))
+        axes[0, 1].set_xlabel("seconds, summed over jobs")
+    return Drawing(figure, title, _caption(cells, seconds))
+
+
+def group_names(frame: pd.DataFrame) -> pd.Series:
+    """'MLP, teacher': what a reader calls a family of buckets."""
+    return frame["architecture"].map(readable) + ", " + frame["task"].map(readable)
+
+
+def _seconds(study: Findings, cells: pd.DataFrame) -> pd.DataFrame:
+    """Timings with the group of their bucket; work that belongs to no bucket is 'whole study'."""
+    if study.timings.empty:
+        return study.timings
+    names = cells.drop_duplicates("bucket").set_index("bucket")["group"]
+    return study.timings.assign(group=study.timings["bucket"].map(names).fillna("whole study"))
+
+
+def _by_size(cells: pd.DataFrame, seconds: pd.DataFrame) -> list[str]:
+    counts = cells.groupby("group").size()
+    time = seconds.groupby("group")["seconds"].sum() if len(seconds) else counts * 0.0
+    names = sorted({*counts.index, *time.index}, key=lambda name: (-time.get(name, 0.0), -counts.get(name, 0), name))
+    return names[:GROUPS]
+
+
+def _status_colours() -> dict[str, str]:
+    return {status.name: colour for status, colour in _STATUS_COLOURS.items()}
+
+
+def _stacked(axis: Axes, table: pd.DataFrame, groups: list[str], colours: dict[str, str]) -> None:
+    table = table.reindex(groups, fill_value=0)
+    left = pd.Series(0.0, index=groups)
+    for name in [name for name in colours if name in table] + [name for name in table if name not in colours]:
+        axis.barh(groups, table[name], left=left, color=colours.get(name, MUTED), label=str(name).replace("_", " "), height=0.7)
+        left += table[name]
+    for row, total in enumerate(left):
+        axis.text(total, row, f" {number(float(total)) if total else '0'}", va="center", fontsize=8, color=INK)
+    axis.set_ylim(len(groups) - 0.5, -0.5)
+    axis.margins(x=0.14)
+    axis.tick_params(axis="y", length=0)
+    axis.legend(loc="lower right", fontsize=8)
+
+
+def _title(cells: pd.DataFrame, seconds: pd.DataFrame) -> str:
+    done = int((cells["status"] == "done").sum())
+    time = f", {number(round(float(seconds['seconds'].sum())))} s of work" if len(seconds) else ""
+    return f"{done:,} of {len(cells):,} cells done{time}"
+
+
+def _caption(cells: pd.DataFrame, seconds: pd.DataFrame) -> str:
+    counts = cells["status"].value_counts()
+    states = listed([f"{counts[name]:,} {name.replace('_', ' ')}" for name in ordered(pd.Series(counts.index))])
+    if seconds.empty:
+        return f"{states} cells; no timings were recorded."
+    stages = seconds.groupby("stage")["seconds"].sum().sort_values(ascending=False)
+    share = percent(float(stages.iloc[0] / stages.sum()))
+    slowest = seconds.groupby("group")["seconds"].sum().idxmax()
+    return f"{states} cells. {share} of the time went into the stage '{stages.index[0]}'; most of all into {slowest}."

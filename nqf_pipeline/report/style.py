@@ -1,0 +1,133 @@
+"""One look for every figure: a colour is an architecture, a line style is a source, everywhere.
+
+Solid is the network, dashed its twin, dotted the theory. Ink, muted and paper are reserved colours: the page replaces
+them by its own, so that figures follow the reader's light or dark setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+import seaborn as sns
+from matplotlib.colors import to_hex, to_rgb
+
+from nqf_pipeline.models import ARCHITECTURES
+
+INK, MUTED, GRID, PAPER = "#1f2329", "#6b7280", "#e3e6ea", "#fffffe"
+DARK_TEXT, LIGHT_TEXT = "#000000", "#ffffff"
+"""Text on coloured tiles: not replaced by the page."""
+
+WIDTH = 8.0
+"""Inches of a figure: 768 CSS pixels, the column of the page, so that a 9-point label is read at 9 points."""
+
+LINES: dict[str, dict[str, Any]] = {
+    "network": {"linestyle": "-", "linewidth": 2.8},
+    "twin": {"linestyle": (0, (4, 3)), "linewidth": 1.0},
+    "theory": {"linestyle": (0, (1, 2)), "linewidth": 1.6},
+}
+MARKERS = {"network": "o", "twin": "s", "theory": "D"}
+SOURCES = {"network": "network", "twin": "twin (quadratic form, trained)", "theory": "theory"}
+
+# Positions in seaborn's ten-colour palettes, most distinct first: the light pink of `colorblind` would vanish on paper.
+_ORDER = (0, 1, 2, 4, 9, 7, 5, 3, 6, 8)
+_NAMES = {
+    "mlp": "MLP",
+    "cnn": "CNN",
+    "query_key": "query-key attention",
+    "multi_head": "multi-head attention",
+    "mixture_of_experts": "mixture of experts",
+    "phase_retrieval": "phase retrieval",
+    "diagonal": "diagonal network",
+    "fourier_mlp": "Fourier MLP",
+    "gd": "gradient descent",
+    "sgd": "minibatch SGD",
+    "momentum": "momentum",
+    "adam": "Adam",
+    "feature_power_law": "power-law features",
+    "sample_power_law": "power-law samples",
+    "teacher": "teacher",
+    "digits": "digits",
+    "fourier": "Fourier target",
+}
+TIER_NAMES = {
+    "asymptote": "asymptote (epsilon to 0)",
+    "event": "event clock",
+    "flow": "gradient flow, closed form",
+    "discrete": "discrete recursion",
+    "twin": "trained twin",
+}
+
+
+def readable(name: str) -> str:
+    """The name a reader sees for a kind of architecture, optimizer or task."""
+    return _NAMES.get(name, name.replace("_", " "))
+
+
+def architecture_colours(palette: str = "colorblind") -> dict[str, str]:
+    """One colour per architecture, the same in every figure of every study."""
+    colours = sns.color_palette(palette, 10)
+    return {kind: to_hex(colours[_ORDER[i % len(_ORDER)]]) for i, kind in enumerate(ARCHITECTURES)}
+
+
+def colour_of(architecture: str, palette: str = "colorblind") -> str:
+    """Muted for an architecture that the registry does not know (a results folder with a user's own)."""
+    return architecture_colours(palette).get(architecture, MUTED)
+
+
+def shades(colour: str, count: int) -> list[str]:
+    """From dark to light in one hue: the modes of one architecture, strongest first."""
+    red, green, blue = to_rgb(colour)
+    dark = [0.45 * c for c in (red, green, blue)]
+    light = [c + 0.45 * (1.0 - c) for c in (red, green, blue)]
+    share = [i / max(count - 1, 1) for i in range(count)]
+    return [to_hex([d + s * (b - d) for d, b in zip(dark, light, strict=True)]) for s in share]
+
+
+def text_on(colour: Any) -> str:
+    """Black or white, whichever is easier to read on a tile of this colour."""
+    red, green, blue = to_rgb(colour)
+    return DARK_TEXT if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else LIGHT_TEXT
+
+
+def _parameters() -> dict[str, Any]:
+    return {
+        "font.size": 9.0,
+        "axes.titlesize": 9.5,
+        "axes.labelsize": 9.0,
+        "xtick.labelsize": 8.5,
+        "ytick.labelsize": 8.5,
+        "legend.fontsize": 8.5,
+        "figure.titlesize": 11.0,
+        "figure.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": MUTED,
+        "axes.labelcolor": INK,
+        "axes.facecolor": "none",
+        "text.color": INK,
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "grid.color": GRID,
+        "grid.linewidth": 0.6,
+        "legend.frameon": False,
+        "figure.facecolor": PAPER,
+        "savefig.facecolor": PAPER,
+        "svg.hashsalt": "nqf_pipeline",
+        "svg.fonttype": "path",
+        "path.simplify": True,
+        "axes.formatter.use_mathtext": True,
+    }
+
+
+@contextmanager
+def theme(style: str = "ticks") -> Iterator[None]:
+    """Everything drawn and saved inside looks alike and is byte-identical when redrawn."""
+    with mpl.rc_context():
+        sns.set_theme(context="paper", style=style, font="DejaVu Sans", rc=_parameters())
+        yield

@@ -1,0 +1,148 @@
+"""The tables of the page, as headers and rows of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nqf_pipeline.report.canvas import number, percent
+from nqf_pipeline.report.data import Findings, ordered, sort
+from nqf_pipeline.report.run import group_names
+from nqf_pipeline.report.style import readable
+from nqf_pipeline.report.verdict import finest_predictions
+
+SWEPT = ("alpha1", "alpha2", "gamma1", "gamma2", "theta", "beta")
+LONG = 24
+"""Rows from which on a table is folded away."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table with the sentence that introduces it; numeric columns are set right."""
+
+    title: str
+    note: str
+    headers: Sequence[str]
+    rows: list[Sequence[str]]
+    text: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def long(self) -> bool:
+        return len(self.rows) > LONG
+
+
+def tables(study: Findings) -> list[Table]:
+    """Every table that has rows."""
+    found = [plateaus(study), exponents(study), cells(study), troubles(study), timings(study)]
+    return [table for table in found if table.rows]
+
+
+def exponents(study: Findings) -> Table:
+    """One row per fit: measured with interval beside both predictions."""
+    table = study.exponents
+    swept = [name for name in SWEPT if name in table and table[name].notna().any()]
+    headers = ["task", "source", *swept, "ε", "exponent", "interval", "decades", "predicted, same window", "error", "limit", "status"]
+    rows = []
+    for _, row in table.sort_values(["task", *swept, "epsilon", "source"], ascending=[True, *[True] * len(swept), False, True]).iterrows():
+        error = row["exponent"] / row["predicted_finite"] - 1
+        rows.append(
+            [readable(row["task"]), row["source"], *(_plain(row[name]) for name in swept), number(row["epsilon"]), _fixed(row["exponent"])]
+            + [_interval(row["ci_low"], row["ci_high"]), _fixed(row["decades"], 2), _fixed(row["predicted_finite"]), percent(error)]
+            + [_fixed(row["predicted_limit"]), _status(row)]
+        )
+    note = "Exponent k of loss = A time^-k + floor in the window; predicted: the same fit, in the same window, to the theory's curve; limit: ε → 0."
+    return Table("Exponents", note, headers, rows, frozenset({0, 1, len(headers) - 1}))
+
+
+def _status(row: pd.Series) -> str:
+    reason = str(row.get("reason", "") or "")
+    return f"{row['status'].replace('_', ' ')}: {reason}" if reason and row["status"] != "ok" else row["status"].replace("_", " ")
+
+
+def plateaus(study: Findings) -> Table:
+    """Ignition errors of networks by architecture, optimizer and sigma."""
+    table = study.plateaus
+    headers = ["architecture", "task", "optimizer", "σ", "modes matched", "twin: median", "worst", "untrained: median", "worst", "tier"]
+    note = (
+        "Relative error of the step at which a mode of the network reaches half its target: against its own trained twin, and against the finest tier that "
+        "predicts without training. Modes matched: both seen and predicted within the run, of all that are predicted or seen."
+    )
+    rows: list[Sequence[str]] = []
+    if len(table):
+        table = sort(table[table["source"] == "network"])
+        for key, group in table.groupby(["architecture", "task", "optimizer", "sigma"], sort=False):
+            rows.append(_plateau_row(key, group))
+    return Table("Ignition", note, headers, rows, frozenset({0, 1, 2, 9}))
+
+
+def _plateau_row(key: Any, group: pd.DataFrame) -> list[str]:
+    seen = group[group["status"] == "matched"]
+    finest = finest_predictions(group)
+    matched = finest[finest["status"] == "matched"]
+    twin = seen.loc[seen["tier"] == "twin", "relative_error"]
+    tiers = ", ".join(ordered(matched["tier"])) if len(matched) else ""
+    count = f"{len(matched)} of {int((finest['status'] != 'censored').sum())}" if len(finest) else "no prediction"
+    return [*(readable(str(name)) for name in key[:3]), number(key[3]), count, *_errors(twin), *_errors(matched["relative_error"]), tiers]
+
+
+def _errors(errors: pd.Series) -> list[str]:
+    sizes = errors.abs()
+    return [percent(float(sizes.median())), percent(float(sizes.max()))] if len(sizes) else ["", ""]
+
+
+def cells(study: Findings) -> Table:
+    """Counts of cells by what became of them."""
+    frame = study.cells.assign(group=group_names(study.cells))
+    states = ordered(frame["status"])
+    by = ["group", "optimizer", "regime", "standing"]
+    rows = []
+    for key, group in frame.groupby(by, sort=True):
+        counts = group["status"].value_counts()
+        rows.append([*(readable(str(name)) for name in key), *(str(int(counts.get(state, 0))) for state in states)])
+    headers = ["cells", "optimizer", "regime", "standing", *(state.replace("_", " ") for state in states)]
+    note = "Regime: which solution data and structure admit, from measured checks; standing: what the prediction then is."
+    return Table("Cells", note, headers, rows, frozenset({0, 1, 2, 3}))
+
+
+def troubles(study: Findings) -> Table:
+    """Cells that are not done, with the step and the way out."""
+    frame = study.cells[study.cells["status"] != "done"]
+    rows: list[Sequence[str]] = [
+        [row["cell"], f"{readable(row['architecture'])}, {readable(row['task'])}", readable(row["optimizer"]), number(row["sigma"]), str(row["seed"])]
+        + [row["status"].replace("_", " "), str(row["diverged_step"]) if row["diverged_step"] >= 0 else "", str(row["remedy"] or "")]
+        for _, row in frame.iterrows()
+    ]
+    headers = ["cell", "what", "optimizer", "σ", "seed", "status", "step", "way out"]
+    return Table("Cells that are not done", "", headers, rows, frozenset({0, 1, 2, 5, 7}))
+
+
+def timings(study: Findings) -> Table:
+    """Seconds by group of cells and stage."""
+    frame = study.timings
+    if frame.empty:
+        return Table("Time", "", [], [])
+    names = study.cells.assign(group=group_names(study.cells)).drop_duplicates("bucket").set_index("bucket")["group"]
+    frame = frame.assign(group=frame["bucket"].map(names).fillna("whole study"))
+    table = frame.pivot_table(index="group", columns="stage", values="seconds", aggfunc="sum", fill_value=0.0)
+    table = table.loc[table.sum(axis=1).sort_values(ascending=False).index]
+    shards = frame.groupby("group")["shard"].nunique()
+    rows = [[str(name), str(shards[name]), *(_fixed(value, 2) for value in row), _fixed(row.sum(), 2)] for name, row in table.iterrows()]
+    rows.append(["all", str(frame["shard"].nunique()), *(_fixed(value, 2) for value in table.sum()), _fixed(table.to_numpy().sum(), 2)])
+    note = "Seconds of work, summed over jobs that may have run at the same time."
+    return Table("Time", note, ["cells", "jobs", *map(str, table.columns), "all"], rows, frozenset({0}))
+
+
+def _fixed(value: float, digits: int = 3) -> str:
+    return f"{value:,.{digits}f}" if np.isfinite(value) else ""
+
+
+def _plain(value: float) -> str:
+    return f"{value:g}" if np.isfinite(value) else ""
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{low:.3f} to {high:.3f}" if np.isfinite(low) and np.isfinite(high) else ""

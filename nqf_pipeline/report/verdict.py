@@ -1,0 +1,92 @@
+"""A study in one paragraph: numbers computed from its tables, nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nqf_pipeline.report.canvas import listed, number, percent
+from nqf_pipeline.report.data import Findings, ordered
+from nqf_pipeline.report.ignition import matched_networks
+from nqf_pipeline.report.scaling import ensembles
+from nqf_pipeline.report.style import TIER_NAMES, readable
+from nqf_pipeline.store.schema import TIERS
+
+
+def verdict(study: Findings) -> list[str]:
+    """Sentences that a reader may stop after."""
+    found = [_cells(study.cells), *_twins(study), _clocks(study), *_exponents(study), _departure(study.cells)]
+    return [sentence for sentence in found if sentence]
+
+
+def _cells(cells: pd.DataFrame) -> str:
+    counts = cells["status"].value_counts()
+    done = int(counts.get("done", 0))
+    others = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if name != "done"]
+    return f"{done:,} of {len(cells):,} cells are done{f' ({listed(others)})' if others else ''}."
+
+
+def _teacher(table: pd.DataFrame) -> pd.DataFrame:
+    """Ignitions on teacher tasks at the smallest sigma."""
+    table = table[table["task"].str.startswith("teacher")] if len(table) else table
+    return table[table["sigma"] == table["sigma"].min()] if len(table) else table
+
+
+def _twins(study: Findings) -> list[str]:
+    """Networks against their twins, per architecture, under the optimizer with the fewest surprises that the study has."""
+    table = _teacher(matched_networks(study))
+    table = table[table["tier"] == "twin"] if len(table) else table
+    if table.empty:
+        return []
+    optimizer = ordered(table["optimizer"])[0]
+    table = table[table["optimizer"] == optimizer]
+    pieces = []
+    for kind in ordered(table["architecture"]):
+        error = table.loc[table["architecture"] == kind, "relative_error"].abs()
+        pieces.append(f"{readable(kind)} {percent(float(error.median()))} ({percent(float(error.max()))})")
+    sigma = number(float(table["sigma"].iloc[0]))
+    return [
+        f"At σ = {sigma} under {readable(optimizer)}, networks ignite within these shares of their twins' steps, median (worst) of {len(table)} modes: {listed(pieces)}."
+    ]
+
+
+def finest_predictions(table: pd.DataFrame) -> pd.DataFrame:
+    """Per network and mode, the row of the finest tier that predicts without training."""
+    rank = table["tier"].map({tier: i for i, tier in enumerate(TIERS)})
+    table = table[rank.notna()].assign(_rank=rank)
+    return table.sort_values("_rank", kind="stable").drop_duplicates(["cell", "mode"], keep="last").drop(columns="_rank")
+
+
+def _clocks(study: Findings) -> str:
+    table = _teacher(matched_networks(study))
+    table = finest_predictions(table) if len(table) else table
+    if table.empty:
+        return ""
+    error = table["relative_error"].abs()
+    tiers = listed([TIER_NAMES[tier] for tier in TIERS if tier in set(table["tier"])])
+    return f"Predicted without training ({tiers}), they ignite within {percent(float(error.median()))} (median of {len(table)}; worst {percent(float(error.max()))})."
+
+
+def _exponents(study: Findings) -> list[str]:
+    sentences = []
+    for task, table in ensembles(study).items():
+        every = study.exponents[study.exponents["task"].str.startswith(task) & (study.exponents["source"] == "network")]
+        error = (table["exponent"] / table["predicted_finite"] - 1).abs()
+        limit = (table["exponent"] / table["predicted_limit"] - 1).abs()
+        sentences.append(
+            f"{len(table)} of {len(every)} exponents of {readable(task)} are resolved; they lie within {percent(float(error.max()))} of the finite-size prediction "
+            f"(median {percent(float(error.median()))}), and {percent(float(limit.median()))} from the limit."
+        )
+    return sentences
+
+
+def _departure(cells: pd.DataFrame) -> str:
+    cells = cells[cells["task"].str.startswith("teacher") & np.isfinite(cells["largest_mode_gap"])]
+    if cells.empty or cells["sigma"].nunique() < 2:
+        return ""
+    medians = cells.groupby("sigma")["largest_mode_gap"].median()
+    small, large = medians.index[0], medians.index[-1]
+    return (
+        f"The largest gap in mode strength between network and twin goes from {number(round(float(medians.loc[small]), 3))} at σ = {number(float(small))} "
+        f"to {number(round(float(medians.loc[large]), 3))} at σ = {number(float(large))} (medians)."
+    )

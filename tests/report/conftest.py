@@ -1,0 +1,303 @@
+"""A finished study made of logistic modes: every number a figure may show has a known value."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from nqf_pipeline.store.merge import merge
+from nqf_pipeline.store.shards import Summary, write_shard
+from nqf_pipeline.store.tables import TABLES, write_table
+
+TARGETS = np.array([1.0, 0.5, 0.25, 0.125])
+RATES = {"gd": 0.02, "momentum": 0.2, "adam": 0.05}
+LAG = {"mlp": 0.02, "cnn": 0.03, "query_key": 0.05, "multi_head": 0.0001}
+TIERS = ("asymptote", "flow", "discrete")
+
+
+def logistic(step, rate, start):
+    """Share of the plateau at each step, growing at `rate` per step from `start`."""
+    with np.errstate(over="ignore"):
+        return 1.0 / (1.0 + (1.0 / start - 1.0) * np.exp(-rate * step))
+
+
+def curves(steps, ignition, rate, targets):
+    """Mode strengths (step, mode) and loss for modes igniting at given steps."""
+    modes = 1.0 / (1.0 + np.exp(-np.clip(rate * (steps[:, None] - ignition), -700, 700)))
+    return modes, ((targets * (1.0 - modes)) ** 2).sum(-1)
+
+
+def log_steps(steps, records=96):
+    return np.concatenate([[0.0], np.geomspace(1, steps, records - 1)]).round()
+
+
+def training_cell(name, architecture, optimizer, sigma, seed, width=64, task="teacher", **extra):
+    """Variables of one cell: the network lags its twin by a known share, more at large sigma and small width."""
+    rng = np.random.default_rng([seed, width, int(1e6 * sigma)])
+    rate = 4.0 * RATES[optimizer] * TARGETS
+    start = np.log(64 * sigma**2 * rng.chisquare(61, 4) / 61 / (2 * TARGETS))
+    exact = np.maximum(-start, 0.5) / rate
+    lag = 1.0 + LAG[architecture] * (64 / width) * (1.0 + 20.0 * sigma) * rng.normal(1.0, 0.3, 4)
+    steps = log_steps(3.0 * exact.max())
+    twin_mode, twin_loss = curves(steps, exact, rate, TARGETS)
+    network_mode, network_loss = curves(steps, exact * lag, rate, TARGETS)
+    flow = curves(steps, exact * 0.99, rate, TARGETS)
+    limit = -np.log(64 * sigma**2) / rate
+    step_like = curves(steps, limit, 50 * rate, TARGETS)
+    tiers = [step_like, flow, (twin_mode, twin_loss)]
+    variables = {
+        "network_loss": network_loss,
+        "twin_loss": twin_loss,
+        "network_test_loss": 1.1 * network_loss + 0.01,
+        "twin_test_loss": 1.1 * twin_loss + 0.01,
+        "divergence": np.abs(network_loss - twin_loss) ** 0.5 * (1 + 20 * sigma),
+        "network_mode": network_mode,
+        "twin_mode": twin_mode,
+        "order_parameter": 2 * TARGETS * network_mode,
+        "step_number": steps.astype(np.int64),
+        "time": RATES[optimizer] * steps,
+        "mode_number": np.arange(1, 5),
+        "mode_target": TARGETS,
+        "theory_loss": np.stack([loss for _, loss in tiers]),
+        "theory_mode": np.stack([mode for mode, _ in tiers]),
+        "theory_ignition": np.stack([np.maximum(limit, 1), exact * 0.99, exact]),
+    }
+    coordinates = {
+        "cell": name,
+        "architecture": architecture,
+        "task": task,
+        "optimizer": optimizer,
+        "sigma": sigma,
+        "epsilon": width * sigma**2,
+        "seed": seed,
+        "width": width,
+        "status": 1,
+        "diverged_step": -1,
+        "experiment": "fake",
+        **extra,
+    }
+    ignition = {"network": exact * lag, "twin": exact}
+    return variables, coordinates, ignition
+
+
+def power_law_cell(name, epsilon, alpha1, alpha2, seed=0, task="feature_power_law", **extra):
+    rank = np.arange(1, 401)
+    zeta, energy = rank**-alpha2, rank**-alpha1
+    steps = log_steps(2.0 * np.log(1 / epsilon) * 100.0**alpha2)
+    loss = (energy * (1 - logistic(steps[:, None], zeta, epsilon)) ** 2).sum(-1)
+    watched = np.array([0, 9, 99])
+    modes = logistic(steps[:, None], zeta[watched], epsilon)
+    variables = {
+        "network_loss": loss,
+        "twin_loss": loss,
+        "divergence": np.zeros_like(loss),
+        "network_mode": modes,
+        "twin_mode": modes,
+        "order_parameter": modes,
+        "step_number": steps.astype(np.int64),
+        "time": steps,
+        "mode_number": watched + 1,
+        "mode_target": zeta[watched],
+        "theory_loss": np.stack([loss, loss, loss]),
+        "theory_mode": np.stack([modes, modes, modes]),
+        "theory_ignition": np.stack([-np.log(epsilon) / zeta[watched]] * 3),
+    }
+    coordinates = {
+        "cell": name,
+        "architecture": "fourier_mlp" if task == "fourier" else "diagonal",
+        "task": task,
+        "optimizer": "gd",
+        "sigma": float(np.sqrt(epsilon)),
+        "epsilon": epsilon,
+        "seed": seed,
+        "width": 1,
+        "alpha1": alpha1,
+        "alpha2": alpha2,
+        "status": 1,
+        "diverged_step": -1,
+        "experiment": "fake",
+        **extra,
+    }
+    return variables, coordinates, (steps, loss)
+
+
+DIMS = {
+    "theory_loss": ("tier", "cell", "step"),
+    "theory_mode": ("tier", "cell", "step", "mode"),
+    "theory_ignition": ("tier", "cell", "mode"),
+    "mode_number": ("cell", "mode"),
+    "mode_target": ("cell", "mode"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the store asks of a cell."""
+
+    variables: dict
+    values: dict
+
+    @property
+    def id(self):
+        return hashlib.sha256(self.values["cell"].encode()).hexdigest()[:16]
+
+    @property
+    def bucket(self):
+        return self.values["bucket"]
+
+    def coordinates(self):
+        return {name: value for name, value in self.values.items() if name not in ("status", "diverged_step")}
+
+    def step_grid(self):
+        return self.variables["step_number"]
+
+
+def datasets(cells):
+    """Training and theory arrays of one bucket."""
+    training, theory = {}, {}
+    for name, first in cells[0].variables.items():
+        tiered = name.startswith("theory")
+        default = ("cell", "step", "mode") if first.ndim == 2 else ("cell", "step")
+        array = (DIMS.get(name, default), np.stack([cell.variables[name] for cell in cells], axis=1 if tiered else 0))
+        (theory if tiered else training)[name] = array
+    ids = np.array([cell.id for cell in cells], dtype=object)
+    for name, dtype in (("status", np.int8), ("diverged_step", np.int64)):
+        training[name] = ("cell", np.array([cell.values[name] for cell in cells], dtype))
+    label = {name: ("cell", np.full(len(cells), value, dtype=object)) for name, value in (("regime", "whitened_feedforward"), ("standing", "local"))}
+    return xr.Dataset(training, {"cell": ids}), xr.Dataset(theory, {"cell": ids, "tier": list(TIERS), **label})
+
+
+def write(results, rows, plateaus, exponents):
+    """A results folder, through the store."""
+    buckets = {}
+    for row in rows:
+        buckets.setdefault(row.bucket, []).append(row)
+    for bucket, cells in buckets.items():
+        training, theory = datasets(cells)
+        summary = Summary(bucket=bucket, timings={"compile": 0.5, "run": len(cells) / 10}, device="cpu", precision="float32")
+        write_shard(results / "shards" / f"{cells[0].id}.zarr.zip", training, summary)
+        write_shard(results / "theory" / f"{cells[0].id}.zarr.zip", theory, summary, "theory")
+    merge(results, rows, {"package_version": "0.0.test", "git_commit": "0123abc"})
+    timings = [
+        {"bucket": bucket, "shard": cells[0].id, "kind": "training", "stage": stage, "seconds": seconds, "cells": len(cells)}
+        for bucket, cells in buckets.items()
+        for stage, seconds in (("compile", 0.5), ("run", len(cells) / 10))
+    ]
+    table(results, "timings", timings)
+    table(results, "plateaus", plateaus)
+    table(results, "exponents", exponents)
+    table(results, "cells", [cell_row(row) for row in rows])
+
+
+def table(results, name, rows):
+    """Rows completed with empty values for the declared columns that they lack."""
+    frame = pd.DataFrame(rows)
+    for column in TABLES[name]:
+        if column.name not in frame:
+            frame[column.name] = {"string": "", "int64": -1}.get(column.dtype, np.nan)
+    write_table(results, name, frame)
+
+
+def cell_row(row):
+    gap = float(np.abs(row.variables["network_mode"] - row.variables["twin_mode"]).max())
+    apart = np.flatnonzero(row.variables["divergence"] > 0.1)
+    return row.coordinates() | {
+        "cell": row.id,
+        "status": {1: "done", 2: "diverged"}[row.values["status"]],
+        "largest_mode_gap": gap,
+        "largest_divergence": float(row.variables["divergence"].max()),
+        "departure_step": float(row.variables["step_number"][apart[0]]) if len(apart) else np.inf,
+        "network_loss": row.variables["network_loss"][-1],
+        "twin_loss": row.variables["twin_loss"][-1],
+    }
+
+
+def plateau_rows(coordinates, ignition, theory):
+    rows = []
+    for source, times in ignition.items():
+        predictions = dict(zip(TIERS, theory, strict=True)) | ({"twin": ignition["twin"]} if source == "network" else {})
+        for tier, predicted in predictions.items():
+            for k in range(4):
+                error = times[k] / predicted[k] - 1
+                rows.append(
+                    coordinates
+                    | {"source": source, "tier": tier, "mode": k + 1, "t_measured": times[k], "t_predicted": predicted[k]}
+                    | {"t_asymptotic": theory[0][k], "relative_error": error, "plateau_loss": 0.1, "status": "matched"}
+                )
+    return rows
+
+
+def exponent_rows(coordinates, curve, sources=("network",)):
+    steps, loss = curve
+    inside = (steps > 0) & (loss < 0.3 * loss[0]) & (loss > 1e-3 * loss[0])
+    slope = -np.polyfit(np.log(steps[inside]), np.log(loss[inside]), 1)[0]
+    base = coordinates | {
+        "ci_low": slope - 0.01,
+        "ci_high": slope + 0.01,
+        "window_start": steps[inside][0],
+        "window_end": steps[inside][-1],
+        "decades": np.log10(steps[inside][-1] / steps[inside][0]),
+        "predicted_finite": slope * 1.004,
+        "predicted_limit": (coordinates["alpha1"] - 1) / coordinates["alpha2"],
+        "status": "ok",
+    }
+    return [base | {"source": source, "exponent": slope} for source in sources]
+
+
+def build(results, kinds=("teacher", "width", "digits", "ensemble", "fourier")):
+    """A results folder holding the named experiments only."""
+    rows, plateaus, exponents = [], [], []
+
+    def network(bucket, *arguments, **options):
+        name = f"{bucket}{arguments}"
+        variables, values, ignition = training_cell(name, *arguments, bucket=bucket, **options)
+        rows.append(Row(variables, values))
+        plateaus.extend(plateau_rows(values | {"cell": rows[-1].id}, ignition, variables["theory_ignition"]))
+
+    def law(bucket, sources, *arguments, **options):
+        variables, values, curve = power_law_cell(f"{bucket}{arguments}{options}", *arguments, bucket=bucket, **options)
+        rows.append(Row(variables, values))
+        if values["seed"] == 0:
+            exponents.extend(exponent_rows(values, curve, sources))
+
+    if "teacher" in kinds:
+        for architecture in LAG:
+            for optimizer in RATES:
+                for sigma in (0.2, 0.05, 0.01, 0.001):
+                    for seed in range(2):
+                        network(f"{architecture}_{optimizer}", architecture, optimizer, sigma, seed)
+    if "width" in kinds:
+        for width in (16, 256):
+            for sigma in (0.2, 0.05, 0.01, 0.001):
+                network(f"mlp_{width}", "mlp", "gd", sigma, 0, width=width)
+    if "digits" in kinds:
+        for architecture in ("mlp", "cnn", "multi_head"):
+            network(f"digits_{architecture}", architecture, "adam", 0.01, 0, task="digits")
+    if "ensemble" in kinds:
+        for alpha1 in (1.5, 2.0):
+            for alpha2 in (0.6, 0.8, 1.0):
+                for epsilon in (1e-6, 1e-9, 1e-12, 1e-15):
+                    law("ensemble", ("network",), epsilon, alpha1, alpha2)
+    if "fourier" in kinds:
+        for theta in (0.0, 0.5, 1.0):
+            for seed in range(2):
+                law("fourier", ("network", "twin"), 1e-6, 3.0, theta + 1.5, seed, task="fourier", theta=theta, beta=1.5)
+    write(results, rows, plateaus, exponents)
+    return results
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """Every experiment."""
+    return build(tmp_path_factory.mktemp("results") / "full")
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Studies that hold some experiments only."""
+    return lambda *kinds: build(tmp_path / "_".join(kinds), kinds)
