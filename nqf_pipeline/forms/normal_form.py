@@ -57,10 +57,13 @@ def _expand(apply: Callable[[Array, Array], Array], x: Array, width: int, unit_s
 
     origin = jax.numpy.zeros(unit_size)
     _refuse_huge(jax.eval_shape(pair, origin, origin).shape, unit_size)
-    slope = jax.jacfwd(pair, argnums=0)
-    own, cross = jax.jit(jax.jacfwd(slope, argnums=(0, 1)))(origin, origin)
-    own, cross = np.asarray(own), np.asarray(cross)
-    return NormalForm(np.asarray(pair(origin, origin)), np.asarray(slope(origin, origin)), (own - cross) / 2, cross / 2)
+
+    def derivatives(first: Array, second: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+        slope = jax.jacfwd(pair)
+        return pair(first, second), slope(first, second), jax.jacfwd(slope, argnums=(0, 1))(first, second)
+
+    value, gradient, (own, cross) = jax.device_get(jax.jit(derivatives)(origin, origin))
+    return NormalForm(value, gradient, (own - cross) / 2, cross / 2)
 
 
 def _as_float64(leaf: Array) -> Array:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from nqf_pipeline.forms.moments import Moments
+from nqf_pipeline.forms.moments import Kind, Moments
 
 Array = Any
 
@@ -45,7 +45,7 @@ class Structure(ABC):
         """The gradient of <residual, apply(G)> in G; same shape as G."""
 
     @abstractmethod
-    def second_moment(self) -> tuple[str, Float[Array, "..."]]:
+    def second_moment(self) -> tuple[Kind, Float[Array, "..."]]:
         """(kind, K): the operator K = mean over samples of A* A in its most compact form (see Moments)."""
 
     def take(self, index: Array) -> Structure:
@@ -77,7 +77,7 @@ class LinearStructure(Structure):
     def adjoint(self, residual: Array) -> Array:
         return self.features @ residual.T
 
-    def second_moment(self) -> tuple[str, Array]:
+    def second_moment(self) -> tuple[Kind, Array]:
         return "left", self.features @ self.features.T / self.samples
 
 
@@ -94,7 +94,7 @@ class BilinearStructure(Structure):
     def adjoint(self, residual: Array) -> Array:
         return (self.left * residual[:, None]).sum(0) @ self.right.T
 
-    def second_moment(self) -> tuple[str, Array]:
+    def second_moment(self) -> tuple[Kind, Array]:
         """K_(ab)(cd) = mean of (sum_o a_oa a_oc) b_b b_d: outputs are summed before the product over samples."""
         rows, columns = self.left.shape[1], self.right.shape[0]
         lefts = (self.left[:, :, None] * self.left[:, None]).sum(0).reshape(-1, self.samples)
@@ -118,7 +118,7 @@ class GatedStructure(Structure):
         weighted = residual[:, None] * self.left[None]
         return weighted.reshape(-1, self.samples) @ self.right.T
 
-    def second_moment(self) -> tuple[str, Array]:
+    def second_moment(self) -> tuple[Kind, Array]:
         """One output's operator: every G_o obeys the same."""
         rows = (self.left[:, None] * self.right[None]).reshape(-1, self.samples)
         return "dense", rows @ rows.T / self.samples
@@ -136,7 +136,7 @@ class SymmetricStructure(Structure):
     def adjoint(self, residual: Array) -> Array:
         return (self.vectors * residual) @ self.vectors.T
 
-    def second_moment(self) -> tuple[str, Array]:
+    def second_moment(self) -> tuple[Kind, Array]:
         rows = (self.vectors[:, None] * self.vectors[None]).reshape(-1, self.samples)
         return "dense", rows @ rows.T / self.samples
 
@@ -153,7 +153,7 @@ class DiagonalStructure(Structure):
     def adjoint(self, residual: Array) -> Array:
         return self.coefficients @ residual[0]
 
-    def second_moment(self) -> tuple[str, Array]:
+    def second_moment(self) -> tuple[Kind, Array]:
         if np.count_nonzero(self.coefficients, axis=0).max(initial=0) <= 1:
             # One-hot samples: no product of a p x m matrix with itself.
             return "diagonal", (self.coefficients**2).sum(1) / self.samples

@@ -1,0 +1,43 @@
+"""Strict numerics for every test, and one small architecture of each kind."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+from nqf_pipeline.models import CNN, MLP, Architecture, Diagonal, FourierMLP, MixtureOfExperts, MultiHead, PhaseRetrieval, QueryKey
+
+# What a silent float32, a silent broadcast or a silent cast would hide must fail here.
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# Examples are the same in every run; a compilation inside an example is no reason to fail it.
+settings.register_profile(
+    "nqf", deadline=None, max_examples=20, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("nqf")
+
+SMALL: tuple[Architecture, ...] = (
+    MLP(width=5, inputs=4, outputs=3),
+    CNN(width=5, image=(4, 5), kernel=(2, 3), outputs=3),
+    QueryKey(width=3, dimension=4, key_size=2, tokens=5, outputs=3),
+    MultiHead(width=3, dimension=4, key_size=2, value_size=3, tokens=5, outputs=2),
+    MixtureOfExperts(width=5, inputs=4, outputs=3),
+    PhaseRetrieval(width=5, inputs=4),
+    Diagonal(width=2, inputs=6, start="gaussian"),
+    FourierMLP(width=6),
+)
+
+
+@pytest.fixture(params=SMALL, ids=lambda architecture: architecture.name)
+def architecture(request: pytest.FixtureRequest) -> Architecture:
+    """Each kind in turn, with no two sizes alike where that could hide a transposition."""
+    return request.param
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20260813)
