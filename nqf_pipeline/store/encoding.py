@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.core.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
 
 CHUNK_BYTES = 4 * 2**20
 """Least that a lazy read loads."""
 SHARD_BYTES = 64 * 2**20
 """Most that one file holds; one file holds many chunks."""
 _NUMBERS = (BloscCodec(cname="zstd", clevel=5, shuffle="shuffle"), Crc32cCodec())
+_FLAT = {"name": "default", "configuration": {"separator": "."}}
+"""Chunks beside the metadata, without a folder for each dimension."""
 _STRINGS = (BloscCodec(cname="zstd", clevel=5, shuffle="noshuffle"), Crc32cCodec())
+
+
+def pack(dataset: xr.Dataset) -> dict[str, bytes]:
+    """The files of a zarr v3 store that holds the dataset, in name order."""
+    members: dict[str, Any] = {}
+    dataset.to_zarr(MemoryStore(members), mode="w", zarr_format=3, consolidated=False, encoding=encodings(dataset))
+    return {name: members[name].to_bytes() for name in sorted(members)}
+
+
+def unpack(files: Mapping[str, bytes]) -> xr.Dataset:
+    """The dataset in memory; the inverse of `pack`."""
+    make = default_buffer_prototype().buffer.from_bytes
+    store = MemoryStore({name: make(data) for name, data in files.items()}, read_only=True)
+    with xr.open_zarr(store, consolidated=False, chunks=None) as opened:
+        return opened.load()
 
 
 def encodings(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
@@ -25,7 +45,7 @@ def encodings(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
 
 def _encoding(variable: xr.Variable, inner: int) -> dict[str, Any]:
     text = variable.dtype.kind in "OUT"
-    encoding: dict[str, Any] = {"compressors": _STRINGS if text else _NUMBERS, **_layout(variable, inner)}
+    encoding: dict[str, Any] = {"compressors": _STRINGS if text else _NUMBERS, "chunk_key_encoding": _FLAT, **_layout(variable, inner)}
     constant = _constant(variable)
     if constant is not None:
         encoding["fill_value"] = constant  # such an array is its fill value: no chunk, no file

@@ -25,7 +25,7 @@ from jaxtyping import Int
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.store.atomic import disk_full, sync_folder, to_json, write_json
-from nqf_pipeline.store.encoding import encodings
+from nqf_pipeline.store.encoding import pack
 from nqf_pipeline.store.schema import (
     COORDINATES,
     ENTRIES,
@@ -307,7 +307,10 @@ def _build(folder: Path, buckets: dict[str, list[CellRow]], trained: Sources, pr
     for bucket in sorted(buckets):
         dataset = _assemble(buckets[bucket], trained, predicted)
         validate(dataset, "store", f"bucket {bucket}")
-        dataset.to_zarr(folder, group=bucket, mode="a", zarr_format=3, consolidated=False, encoding=encodings(dataset))
+        for name, data in pack(dataset).items():
+            file = folder / bucket / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
     _consolidate(folder)
 
 

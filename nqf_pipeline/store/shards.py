@@ -12,17 +12,15 @@ import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from zarr.core.buffer import default_buffer_prototype
-from zarr.storage import MemoryStore
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.store.atomic import write_bytes, write_json
-from nqf_pipeline.store.encoding import encodings
+from nqf_pipeline.store.encoding import pack, unpack
 from nqf_pipeline.store.schema import SCHEMA_VERSION, Status, normalise, validate
 
 SUFFIX = ".zarr.zip"
@@ -76,7 +74,7 @@ def write_shard(path: Path, dataset: xr.Dataset, summary: Summary, kind: Literal
         raise ValueError(f"{path}: a shard's name must end in {SUFFIX}")
     dataset = normalise(dataset)
     validate(dataset, kind, str(path))
-    data = _pack(dataset)
+    data = _zip(dataset)
     record = ShardRecord(
         **summary.model_dump(),
         kind=kind,
@@ -119,7 +117,7 @@ def read_shard(path: Path) -> xr.Dataset:
         raise ShardError(path, f"the file is truncated or was replaced: {len(data)} bytes, {record.bytes} expected")
     if hashlib.sha256(data).hexdigest() != record.sha256:
         raise ShardError(path, "the file is damaged: its checksum differs from the one in its summary")
-    dataset = _unpack(data)
+    dataset = _unzip(data)
     validate(dataset, record.kind, str(path))
     return dataset
 
@@ -136,23 +134,18 @@ def _statuses(dataset: xr.Dataset) -> dict[str, str]:
     return {cell: Status(int(value)).name for cell, value in zip(cells, values, strict=True)}
 
 
-def _pack(dataset: xr.Dataset) -> bytes:
+def _zip(dataset: xr.Dataset) -> bytes:
     """A zipped zarr v3 store, members in order and without time stamps."""
-    members: dict[str, Any] = {}
-    dataset.to_zarr(MemoryStore(members), mode="w", zarr_format=3, consolidated=False, encoding=encodings(dataset))
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(members):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), members[name].to_bytes())
+        for name, data in pack(dataset).items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
     return stream.getvalue()
 
 
-def _unpack(data: bytes) -> xr.Dataset:
-    make = default_buffer_prototype().buffer.from_bytes
+def _unzip(data: bytes) -> xr.Dataset:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = {name: make(archive.read(name)) for name in archive.namelist()}
-    with xr.open_zarr(MemoryStore(members, read_only=True), consolidated=False, chunks=None) as opened:
-        return normalise(opened.load())
+        return normalise(unpack({name: archive.read(name) for name in archive.namelist()}))
 
 
 def _first_line(error: Exception) -> str:
