@@ -34,7 +34,6 @@ class Optimizer(BaseModel):
         ge=0,
         lt=1,
         description="Polyak momentum, v <- momentum v + gradient (0.9 for `momentum`, always 0 for other kinds)",
-        json_schema_extra={"default": "0.9 for momentum, else 0"},
     )
     weight_decay: float = Field(
         default=0.0, ge=0, description="lambda of (lambda/2)|W|^2 added to the loss; decoupled from the gradient in Adam (AdamW)"
@@ -44,7 +43,9 @@ class Optimizer(BaseModel):
     )
     beta1: float = Field(default=0.9, ge=0, lt=1, description="Adam: decay of the first moment")
     beta2: float = Field(default=0.999, ge=0, lt=1, description="Adam: decay of the second moment")
-    eps: float = Field(default=1e-8, gt=0, description="Adam: added to the root of the second moment; gradients below it follow plain descent")
+    eps: float = Field(
+        default=1e-8, gt=0, description="Adam: added to the root of the second moment; smaller gradients follow plain descent"
+    )
 
     @model_validator(mode="after")
     def _only_fields_in_use(self) -> Optimizer:

@@ -64,7 +64,7 @@ class Axes(Strict):
         return {name: [value] if name == "kind" else value for name, value in values.items()}
 
 
-def by_kind(mapping: dict[str, T], *keys: str) -> T:
+def by_kind(mapping: Mapping[str, T], *keys: str) -> T:
     """The entry of the first key present, else that of `default`."""
     for key in (*keys, DEFAULT):
         if key in mapping:
@@ -100,9 +100,8 @@ def axis_model(base: type[BaseModel], mapped: frozenset[str] = frozenset()) -> t
     fields: dict[str, Any] = {}
     for name, field in base.model_fields.items():
         single = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-        info = Field(default=field.default, description=field.description) if not field.is_required() else Field(description=field.description)
-        if field.default_factory is not None:
-            info = Field(default=None, description=field.description, json_schema_extra=field.json_schema_extra)
+        default = None if field.default_factory is not None else field.default
+        info = Field(default=... if field.is_required() else default, description=field.description)
         axis = single if name == "kind" else axis_of(single, is_sequence(field.annotation))
         fields[name] = (by_architecture(axis) if name in mapped else axis, info)
     model = create_model(f"{base.__name__}Axes", __base__=Axes, __doc__=base.__doc__, __module__=__name__, **fields)

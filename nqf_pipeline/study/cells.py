@@ -11,10 +11,10 @@ from jaxtyping import Int
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
-from nqf_pipeline.models import AnyArchitecture
+from nqf_pipeline.models import AnyArchitecture, Architecture
 from nqf_pipeline.study.errors import ConfigError
 from nqf_pipeline.study.identity import canonical, digest, entropy, identifying_fields
-from nqf_pipeline.tasks import AnyTask, Problem
+from nqf_pipeline.tasks import AnyTask, Problem, Task
 
 Purpose = Literal["init", "data", "batches", "noise"]
 Precision = Literal["float32", "float64"]
@@ -96,8 +96,8 @@ class Cell(BaseModel):
         """The data set this cell trains on. Raises ConfigError when its data file has changed since the cell was planned."""
         if self.task.fingerprint != self.fingerprint:
             raise ConfigError(
-                f"cell {self.id}, task {self.task.name}: the data file is not the one that was planned (its contents have changed), so its results "
-                "would belong to another cell; plan the study again"
+                f"cell {self.id}, task {self.task.name}: the data file has changed since the study was planned, so the results would "
+                "belong to another cell; plan the study again"
             )
         return self.task.problem(self.architecture, self.stream("data"))
 
@@ -142,7 +142,7 @@ def shape_of(task: BaseModel) -> Any:
 
     A task names real fields that do change shapes (a test fraction) in `shape_fields`.
     """
-    kept = getattr(type(task), "shape_fields", frozenset())
+    kept: frozenset[str] = getattr(type(task), "shape_fields", frozenset())
     return {name: getattr(task, name) if name in kept else _skeleton(getattr(task, name)) for name in identifying_fields(task)}
 
 
@@ -152,7 +152,7 @@ def _skeleton(value: Any) -> Any:
     return "real" if isinstance(value, float) else value
 
 
-def data_key(architecture: AnyArchitecture, task: AnyTask, seed: int | None, fingerprint: str = "") -> list[Any]:
+def data_key(architecture: Architecture, task: Task, seed: int | None, fingerprint: str = "") -> list[Any]:
     """What a data set depends on; `seed` is None for data shared by all seeds."""
     return [task, architecture.name, list(architecture.input_shape), seed, fingerprint]
 

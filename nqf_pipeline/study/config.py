@@ -24,7 +24,8 @@ Positive = Annotated[float, Field(gt=0)]
 Natural = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
-OptimizerAxes = axis_model(Optimizer, frozenset({"learning_rate"}))
+OptimizerAxes: Any = axis_model(Optimizer, frozenset({"learning_rate"}))
+PositiveAxis: Any = axis_of(Positive)
 ArchitectureAxes: Any = Annotated[Union[tuple(axis_model(c) for c in ARCHITECTURES.values())], Field(discriminator="kind")]  # noqa: UP007
 TaskAxes: Any = Annotated[Union[tuple(axis_model(c) for c in TASKS.values())], Field(discriminator="kind")]  # noqa: UP007
 
@@ -37,7 +38,7 @@ class Horizon(Strict):
         default=None, ge=1, description="number of the last mode asked for; null for all watched modes (of a large ensemble the first 30 %)"
     )
     at_least: PositiveInt = Field(default=1, description="never fewer steps than this")
-    at_most: PositiveInt = Field(default=1_000_000, description="never more steps than this; cells that it cuts short are named by `nqf plan`")
+    at_most: PositiveInt = Field(default=1_000_000, description="never more steps than this; `nqf plan` names the cells that it cuts short")
 
 
 class Auto(Strict):
@@ -75,25 +76,27 @@ def _seed_list(value: Any) -> Any:
     return list(range(value))
 
 
+Seeds = Annotated[list[Natural], Field(min_length=1), BeforeValidator(_seed_list, json_schema_input_type=PositiveInt | list[Natural])]
+
+
 class Experiment(Strict):
     """A grid: every architecture with every task, optimizer, sigma and seed."""
 
     architectures: list[ArchitectureAxes] = Field(min_length=1, description="networks; any field may be a list of values")
     tasks: list[TaskAxes] = Field(min_length=1, description="what is learnt; any field may be a list of values")
-    optimizers: list[OptimizerAxes] = Field(  # type: ignore[valid-type]
+    optimizers: list[OptimizerAxes] = Field(
         min_length=1,
-        description="how it is learnt; any field may be a list, `learning_rate` also a mapping by architecture (`{mlp: 0.05, default: 0.02}`)",
+        description="how it is learnt; any field may be a list of values, `learning_rate` also a mapping by architecture "
+        "(`{mlp: 0.05, default: 0.02}`)",
     )
-    sigma: axis_of(Positive) = Field(default=[], description="standard deviation of the initial weights")  # type: ignore[valid-type]
-    epsilon: axis_of(Positive) = Field(  # type: ignore[valid-type]
-        default=[], description="scale of the initial order parameter, another way to give sigma: sigma = sqrt(epsilon / degrees of freedom)"
+    sigma: PositiveAxis = Field(default=[], description="standard deviation of the initial weights")
+    epsilon: PositiveAxis = Field(
+        default=[], description="another way to give sigma, by the scale of the initial order parameters: sigma = sqrt(epsilon / degrees)"
     )
-    seeds: Annotated[list[Natural], Field(min_length=1), BeforeValidator(_seed_list, json_schema_input_type=PositiveInt | list[Natural])] = Field(
-        default=[0, 1, 2, 3], description="draws of weights, data and batches: how many (counted from 0), or a list"
-    )
+    seeds: Seeds = Field(default=[0, 1, 2, 3], description="draws of weights, data and batches: how many (counted from 0), or a list")
     steps: Steps = Field(
         default="auto",
-        description="optimizer steps: a number, `auto` (from the predicted ignition), `{auto: {...}}`, or a mapping of these whose keys are "
+        description="optimizer steps: a number, `auto` (from the predicted ignition), `{auto: {...}}`, or a mapping of these with keys "
         "`architecture/optimizer`, optimizer, architecture or `default` (the first that applies, in this order)",
     )
     records: int = Field(default=256, ge=2, description="recorded steps of a cell, log-spaced, first and last included")
@@ -126,8 +129,9 @@ class Experiment(Strict):
                 keys = step_keys(architecture.kind, optimizer.kind)
                 if rules and not {*keys, DEFAULT} & set(rules):
                     yield ("steps",), f"has no value for {keys[0]}: add one of the keys {', '.join(keys)}, {DEFAULT}"
-        for place, rule in [(("steps", key), rule) for key, rule in rules.items()] or [(("steps",), self.steps)]:
-            message = fails(check_records, rule, self.records) if isinstance(rule, int) else None
+        numbers = {("steps", key): rule for key, rule in rules.items() if isinstance(rule, int)}
+        for place, steps in (numbers or {("steps",): self.steps}).items():
+            message = fails(check_records, steps, self.records) if isinstance(steps, int) else None
             if message:
                 yield place, message
 
@@ -149,14 +153,14 @@ class EngineSettings(Strict):
 
     lane_width: int = Field(default=4, ge=1, description="cells that one core advances together; frozen with each shard")
     seconds_per_job: Positive = Field(default=15.0, description="work that one job is cut to, by the static cost model")
-    workers: PositiveInt = Field(default=2, description="cores that the estimated wall time counts with (`snakemake --cores` decides what runs)")
+    workers: PositiveInt = Field(default=2, description="cores that the estimated wall time counts with (what runs is up to `--cores`)")
 
 
 class WindowRule(Strict):
     """Where a loss curve is fitted."""
 
     first_mode: PositiveInt = Field(default=3, description="mode whose ignition opens the window")
-    last_share: Share = Field(default=0.1, description="share of all modes that may have ignited when the window closes: the missing tail bends it")
+    last_share: Share = Field(default=0.1, description="share of all modes that may have ignited when the window closes")
     decades: Positive = Field(default=0.5, description="shortest window, in decades of time, that is given an exponent")
 
 

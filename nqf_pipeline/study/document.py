@@ -28,7 +28,9 @@ class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoa
         return dict(super().construct_mapping(node, deep))
 
 
-_FLOAT = re.compile(r"^[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)[eE][-+]?[0-9]+|[0-9]+\.[0-9]*|\.[0-9]+|\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$")
+_FLOAT = re.compile(
+    r"^[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)[eE][-+]?[0-9]+|[0-9]+\.[0-9]*|\.[0-9]+|\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
 _Loader.yaml_implicit_resolvers = {
     first: [item for item in items if item[0] != "tag:yaml.org,2002:float"] for first, items in _Loader.yaml_implicit_resolvers.items()
 }
@@ -78,7 +80,7 @@ def read_document(path: str | Path) -> Document:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a text file in UTF-8 ({error}): a config is YAML text") from error
     try:
-        data = yaml.load(text, _Loader)  # noqa: S506  (a safe loader)
+        data = yaml.load(text, _Loader)  # a safe loader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"

@@ -13,8 +13,7 @@ from nqf_pipeline.tasks.base import Problem
 
 @lru_cache(maxsize=8)
 def _problem(data_id: str, draw: _Draw) -> Problem:
-    cell = draw.cell
-    return cell.task.problem(cell.architecture, cell.stream("data"))
+    return draw.cell.problem()
 
 
 class _Draw:

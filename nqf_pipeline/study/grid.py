@@ -18,6 +18,7 @@ from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.axes import by_kind
 from nqf_pipeline.study.cells import Cell, data_key, generator
 from nqf_pipeline.study.config import Auto, Experiment, Horizon, Study, step_keys
+from nqf_pipeline.study.cost import Sizes
 from nqf_pipeline.study.messages import describe, listing
 from nqf_pipeline.tasks import File, Problem, Task
 from nqf_pipeline.theory.checks import stability
@@ -33,12 +34,14 @@ class Grid:
 
     cells: dict[str, Cell] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    facts: dict[tuple[Architecture, Task], Facts] = field(default_factory=dict)
+    sizes: dict[str, Sizes] = field(default_factory=dict)
+    """By cell, for the cost model."""
     repeated: int = 0
 
-    def add(self, cell: Cell) -> None:
+    def add(self, cell: Cell, sizes: Sizes) -> None:
         self.repeated += cell.id in self.cells
         self.cells.setdefault(cell.id, cell)
+        self.sizes[cell.id] = sizes
 
 
 def build_grid(study: Study) -> Grid:
@@ -53,7 +56,7 @@ def build_grid(study: Study) -> Grid:
     if problems:
         raise listing(study.document, problems)
     if grid.repeated:
-        grid.warnings.append(f"{grid.repeated} cells are asked for more than once; each runs once, under the first experiment that names it")
+        grid.warnings.append(f"{grid.repeated} cells are asked for twice; each runs once, under the first experiment that names it")
     grid.warnings = list(dict.fromkeys(grid.warnings))
     return grid
 
@@ -77,15 +80,6 @@ class Setting:
         return f"{label(self.architecture)}, {label(self.task)}"
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Sizes that the cost model needs and a cell's fields do not tell."""
-
-    samples: int
-    test_samples: int
-    modes: int
-
-
 Place = tuple[str | int, ...]
 
 
@@ -107,7 +101,7 @@ def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, o
     """The cells of one setting and optimizer, with the warnings that belong to them."""
     architecture, task = setting.architecture, setting.task
     where = f"{name}: {setting.label}, {label(optimizer)}"
-    grid.facts[architecture, task] = facts_of(setting)
+    sizes = sizes_of(setting)
     grid.warnings += [f"{name}: {text}" for text in task.warnings(architecture)]
     grid.warnings += [f"{where}: {text}" for text in unstable(setting, optimizer)]
     rule, late = rule_for(experiment, architecture, optimizer), {}
@@ -116,20 +110,19 @@ def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, o
         if wanted > steps:
             late[sigma] = wanted
         for seed in experiment.seeds:
-            grid.add(
-                Cell(
-                    experiment=name,
-                    architecture=architecture,
-                    task=task,
-                    optimizer=optimizer,
-                    sigma=sigma,
-                    seed=seed,
-                    steps=steps,
-                    records=experiment.records,
-                    precision=experiment.precision,
-                    fingerprint=setting.fingerprint,
-                )
+            cell = Cell(
+                experiment=name,
+                architecture=architecture,
+                task=task,
+                optimizer=optimizer,
+                sigma=sigma,
+                seed=seed,
+                steps=steps,
+                records=experiment.records,
+                precision=experiment.precision,
+                fingerprint=setting.fingerprint,
             )
+            grid.add(cell, sizes)
     if late:
         needs = ", ".join(f"{wanted:,} at sigma = {sigma:g}" for sigma, wanted in late.items())
         grid.warnings.append(f"{where}: steps end before the last mode is predicted to ignite (steps needed: {needs})")
@@ -142,9 +135,8 @@ def sigmas(experiment: Experiment, architecture: Architecture) -> list[float]:
 
 def rule_for(experiment: Experiment, architecture: Architecture, optimizer: Optimizer) -> int | Horizon:
     """The steps rule of this architecture and optimizer."""
-    rule = experiment.steps
-    if isinstance(rule, dict):
-        rule = by_kind(rule, *step_keys(architecture.name, optimizer.kind))
+    steps = experiment.steps
+    rule = by_kind(steps, *step_keys(architecture.name, optimizer.kind)) if isinstance(steps, dict) else steps
     if isinstance(rule, Auto):
         return rule.auto
     return Horizon() if rule == "auto" else rule
@@ -171,9 +163,10 @@ def reference_problem(setting: Setting) -> Problem:
 
 
 @cache
-def facts_of(setting: Setting) -> Facts:
+def sizes_of(setting: Setting) -> Sizes:
+    """Number of samples and of watched modes."""
     problem = reference_problem(setting)
-    return Facts(problem.targets.shape[-1], problem.test_targets.shape[-1], len(problem.modes.target))
+    return Sizes(problem.targets.shape[-1], len(problem.modes.target))
 
 
 @cache

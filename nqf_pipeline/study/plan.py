@@ -1,0 +1,136 @@
+"""The plan of a study: a pure function of config and manifest, without JAX.
+
+Cells that the manifest knows stay in their shards; new cells only ever form new shards; a shard none of whose cells is wanted any more
+is not run. So extending a study never moves, renames or reruns what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nqf_pipeline.study.cells import Cell
+from nqf_pipeline.study.config import Study
+from nqf_pipeline.study.cost import (
+    FILES_PER_BUCKET,
+    FILES_PER_SHARD,
+    FILES_PER_STUDY,
+    Sizes,
+    cell_bytes,
+    cell_seconds,
+    shard_seconds,
+    wall_seconds,
+)
+from nqf_pipeline.study.grid import Grid, build_grid
+from nqf_pipeline.study.layout import Layout
+from nqf_pipeline.study.manifest import Manifest, append, read_manifest
+from nqf_pipeline.study.reading import read_study
+from nqf_pipeline.study.shards import Shard, form_shards
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study wants, and how it is cut into jobs."""
+
+    study: Study
+    layout: Layout
+    manifest: Manifest
+    grid: Grid
+    new_shards: tuple[Shard, ...]
+    """Not in the manifest yet; `freeze` adds them."""
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.grid.warnings
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The wanted cells, in the order of the config file."""
+        return list(self.grid.cells.values())
+
+    @cached_property
+    def shards(self) -> tuple[Shard, ...]:
+        """All shards with at least one wanted cell, longest first."""
+        wanted = self.grid.cells
+        known = tuple(shard for shard in self.manifest.shards if any(cell.id in wanted for cell in shard.cells))
+        return tuple(sorted((*known, *self.new_shards), key=lambda shard: -self.seconds(shard)))
+
+    @cached_property
+    def shard_by_id(self) -> dict[str, Shard]:
+        return {shard.id: shard for shard in self.shards}
+
+    @cached_property
+    def shard_of(self) -> dict[str, str]:
+        """The shard's id for every wanted cell's id."""
+        return {cell.id: shard.id for shard in self.shards for cell in shard.cells if cell.id in self.grid.cells}
+
+    def wanted(self, shard: Shard) -> list[Cell]:
+        """The cells of a shard that the study asks for, under its own experiment names."""
+        return [self.grid.cells[cell.id] for cell in shard.cells if cell.id in self.grid.cells]
+
+    def done(self, shard: Shard) -> bool:
+        """Whether the shard's summary, written last, is there."""
+        return self.layout.shard_summary(shard.id).exists()
+
+    def seconds(self, shard: Shard) -> float:
+        """Estimated duration of a shard's job."""
+        return shard_seconds(shard, self._sizes)
+
+    @cached_property
+    def _sizes(self) -> dict[str, Sizes]:
+        """Sizes of all cells in use; a bucket's cells are alike, so a wanted one speaks for those of older studies beside it."""
+        shards = (*self.manifest.shards, *self.new_shards)
+        of_bucket = {cell.bucket: self.grid.sizes[cell.id] for cell in self.cells}
+        return {cell.id: of_bucket[cell.bucket] for shard in shards for cell in shard.cells if cell.bucket in of_bucket}
+
+    def summary(self) -> dict[str, Any]:
+        """What `nqf plan --json` prints. `seconds` is the estimated wall time of the shards to run, on `engine.workers` cores."""
+        to_run = [shard for shard in self.shards if not self.done(shard)]
+        buckets = {shard.bucket for shard in self.shards}
+        return {
+            "study": self.study.name,
+            "cells": len(self.grid.cells),
+            "buckets": len(buckets),
+            "shards": len(self.shards),
+            "seconds": round(wall_seconds([self.seconds(shard) for shard in to_run], self.study.engine.workers), 1),
+            "bytes": round(sum(cell_bytes(cell, self._sizes[cell.id]) for cell in self.cells)),
+            "files": FILES_PER_STUDY + FILES_PER_SHARD * len(self.shards) + FILES_PER_BUCKET * len(buckets),
+            "to_run": len(to_run),
+            "already_done": len(self.shards) - len(to_run),
+            "new": len(self.new_shards),
+            "steps": sum(cell.steps for cell in self.cells),
+            "warnings": self.warnings,
+        }
+
+
+def plan(study: Study, manifest: Manifest, results: Path | str = "results") -> Plan:
+    """The plan of a study over what its manifest holds. Writes nothing."""
+    grid = build_grid(study)
+    new = [cell for cell in grid.cells.values() if cell.id not in manifest.shard_of]
+    shards = form_shards(new, study.engine.lane_width, _cost(grid), study.engine.seconds_per_job)
+    return Plan(study, Layout.of(study.name, results), manifest, grid, tuple(shards))
+
+
+def _cost(grid: Grid) -> Callable[[Cell], float]:
+    return lambda cell: cell_seconds(cell, grid.sizes[cell.id])
+
+
+def plan_file(config: Path | str, results: Path | str = "results") -> Plan:
+    """The plan of a config file over its results folder. Writes nothing."""
+    return plan_study(read_study(config), results)
+
+
+def plan_study(study: Study, results: Path | str = "results") -> Plan:
+    """The plan of a study over its results folder. Writes nothing."""
+    return plan(study, read_manifest(Layout.of(study.name, results).manifest, study.name), results)
+
+
+def freeze(wish: Plan) -> Plan:
+    """Append the new shards to the manifest; when another process was faster, plan again over what it wrote."""
+    layout, study = wish.layout, wish.study
+    while wish.new_shards and not append(layout.manifest, study.name, wish.manifest, wish.new_shards):
+        wish = plan(study, read_manifest(layout.manifest, study.name), layout.root.parent)
+    return plan(study, read_manifest(layout.manifest, study.name), layout.root.parent) if wish.new_shards else wish
