@@ -36,6 +36,10 @@ class Layout:
         """Checksum, status and timings of one shard; its presence says that the shard is complete."""
         return self.root / "shards" / f"{shard}.json"
 
+    def running(self, shard: str) -> Path:
+        """Locked while a process trains the shard."""
+        return self.root / "running" / shard
+
     def theory(self, shard: str) -> Path:
         """Predictions for the cells of one shard, made without training."""
         return self.root / "theory" / f"{shard}.zarr.zip"
@@ -54,6 +58,11 @@ class Layout:
     def merged(self) -> Path:
         """Files of the merged data set with their checksums, written last; outside the store, which holds data only."""
         return self.root / "trajectories.json"
+
+    @property
+    def tables(self) -> list[Path]:
+        """Every table, as CSV and as Parquet."""
+        return [self.table(name, suffix) for name in TABLES for suffix in ("csv", "parquet")]
 
     def table(self, name: str, suffix: str = "parquet") -> Path:
         return self.root / f"{name}.{suffix}"

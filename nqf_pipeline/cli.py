@@ -1,0 +1,195 @@
+"""The command line. Exit codes: 0 fine, 1 the work failed, 2 bad input (the message names file and key)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from nqf_pipeline.errors import InputError, WorkError
+
+app = typer.Typer(
+    help="Neural quadratic forms: plan a study, run its stages, look at its results. The stages (train, theory, merge, analyse, figures, report) "
+    "are what the workflow calls; `snakemake --cores all` runs them all.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+console = Console()
+messages = Console(stderr=True)
+
+Config = Annotated[Path, typer.Argument(help="the study's YAML file")]
+Results = Annotated[Path, typer.Argument(help="results folder of a study, for example results/default")]
+AsJson = Annotated[bool, typer.Option("--json", help="exactly one JSON document on standard output")]
+
+
+def main() -> None:
+    """Entry point: readable errors instead of tracebacks."""
+    try:
+        app()
+    except InputError as error:
+        messages.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except WorkError as error:
+        messages.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+def show_json(document: Any) -> None:
+    """One JSON document; not-a-number becomes null."""
+    print(json.dumps(_strict(document), allow_nan=False, indent=2, ensure_ascii=False))
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_strict(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+@contextmanager
+def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error; silent where that is not a terminal."""
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.advance(task, done)
+
+
+def facts(pairs: dict[str, Any]) -> None:
+    """A two-column table."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in pairs.items():
+        table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
+    console.print(table)
+
+
+@app.command()
+def plan(config: Config = Path("config/config.yaml"), results: Path = Path("results"), as_json: AsJson = False) -> None:
+    """What a study would run: cells, jobs, time, bytes, files. Runs and writes nothing."""
+    from nqf_pipeline.study.plan import plan_file
+
+    summary = plan_file(config, results).summary()
+    if as_json:
+        show_json(summary)
+        return
+    warnings = summary.pop("warnings")
+    facts(summary)
+    for warning in warnings:
+        console.print(f"warning: {warning}", markup=False, style="yellow")
+
+
+@app.command()
+def train(results: Results, shard: Annotated[str, typer.Argument(help="id of the shard")]) -> None:
+    """Train the cells of one shard, networks and twins."""
+    from nqf_pipeline.stages.run import shard_named, train_shard
+
+    with bar("cells", len(shard_named(results, shard).cells)) as progress:
+        train_shard(results, shard, progress)
+
+
+@app.command()
+def theory(results: Results) -> None:
+    """Predict every cell of a study; trains nothing."""
+    from nqf_pipeline.stages.run import predict_shards, recorded_plan
+
+    with bar("shards", len(recorded_plan(results).shards)) as progress:
+        predict_shards(results, progress)
+
+
+@app.command()
+def merge(results: Results, allow_partial: Annotated[bool, typer.Option(help="merge what there is; absent cells get status missing")] = False) -> None:
+    """Merge trained and predicted shards into trajectories.zarr."""
+    from nqf_pipeline.stages.run import merge_study
+
+    done = merge_study(results, allow_partial)
+    console.print(f"{done.cells - done.missing} of {done.cells} cells in {done.files} files, {done.bytes / 1e6:.1f} MB")
+
+
+@app.command()
+def analyse(results: Results) -> None:
+    """Measure ignition times, exponents and departures; write the tables."""
+    from nqf_pipeline.analysis.run import analyse as work
+    from nqf_pipeline.stages.run import recorded_study
+
+    work(results, recorded_study(results).analysis)
+
+
+@app.command()
+def figures(results: Results) -> None:
+    """Draw the figures of a study."""
+    from nqf_pipeline.report.figures import draw
+    from nqf_pipeline.stages.run import recorded_study
+
+    for path in draw(results, recorded_study(results).report):
+        console.print(str(path), highlight=False)
+
+
+@app.command()
+def report(results: Results) -> None:
+    """Write the study's page, report.html."""
+    from nqf_pipeline.report.page import write
+    from nqf_pipeline.stages.run import recorded_study
+
+    console.print(str(write(results, recorded_study(results).report)), highlight=False)
+
+
+@app.command()
+def status(results: Results, as_json: AsJson = False) -> None:
+    """How far a study is: cells by status, seconds spent, what is running."""
+    from nqf_pipeline.stages.status import study_status
+
+    found = study_status(results)
+    if as_json:
+        show_json(found)
+        return
+    facts({"cells": found["cells"], **found["counts"], **{f"seconds in {k}": round(v, 1) for k, v in found["seconds"].items()}})
+    for shard in found["running"]:
+        console.print(f"running: {shard['shard']} ({shard['bucket']}), {shard['seconds']:.0f} s so far", markup=False)
+
+
+@app.command()
+def query(
+    results: Results,
+    table: Annotated[str, typer.Argument(help="exponents, plateaus, cells, timings or claims")],
+    where: Annotated[str | None, typer.Option(help="SQL condition, for example \"architecture = 'mlp' and sigma < 0.01\"")] = None,
+    columns: Annotated[str | None, typer.Option(help="comma-separated columns")] = None,
+    format: Annotated[str, typer.Option(help="table, csv or json")] = "table",
+    as_json: AsJson = False,
+) -> None:
+    """Rows of a study's table."""
+    from nqf_pipeline.store.query import query as ask
+
+    if format not in ("table", "csv", "json"):
+        raise InputError(f"--format {format}: allowed are table, csv, json")
+    rows = ask(results, table, where, [c.strip() for c in columns.split(",")] if columns else None)
+    if as_json or format == "json":
+        show_json(rows.to_dict(orient="records"))
+    elif format == "csv":
+        print(rows.to_csv(index=False), end="")
+    else:
+        print(rows.to_string(index=False))
+
+
+@app.command()
+def rerun(results: Results, cell: Annotated[str, typer.Argument(help="id of a cell, or its first characters")], as_json: AsJson = False) -> None:
+    """Replay one cell alone and compare it with the stored run; changes nothing."""
+    from nqf_pipeline.stages.rerun import rerun_cell
+
+    found = rerun_cell(results, cell)
+    show_json(found) if as_json else facts(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""How far a study is, read from what its jobs have written."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from nqf_pipeline.stages.heartbeat import running_since
+from nqf_pipeline.stages.run import recorded_plan
+from nqf_pipeline.store.schema import Status
+from nqf_pipeline.store.shards import read_record
+
+
+def study_status(results: Path) -> dict[str, Any]:
+    """Cells by status, seconds by stage over all jobs, and the shards that are being trained now."""
+    wanted = recorded_plan(results)
+    counts: Counter[str] = Counter({status.name: 0 for status in Status})
+    seconds: Counter[str] = Counter()
+    running = []
+    for shard in wanted.shards:
+        if wanted.done(shard):
+            record = read_record(wanted.layout.shard(shard.id))
+            counts.update(record.cells[cell.id] for cell in wanted.wanted(shard))
+            seconds.update(record.timings)
+        else:
+            counts[Status.missing.name] += len(wanted.wanted(shard))
+            begun = running_since(wanted.layout, shard.id)
+            if begun is not None:
+                running.append({"shard": shard.id, "bucket": shard.bucket, "seconds": time.time() - begun})
+    return {
+        "study": wanted.study.name,
+        "cells": len(wanted.cells),
+        "counts": dict(counts),
+        "seconds": dict(seconds),
+        "running": running,
+        "merged": wanted.layout.merged.exists(),
+    }
