@@ -35,7 +35,9 @@ def saturating_time(time: Float[Array, "..."], rate: Float[Array, "..."]) -> Arr
     return np.where(small, time, -np.expm1(-exponent) / np.where(small, 1, size))
 
 
-def logistic_time(goal: Float[Array, "..."], rate: Float[Array, "..."], saturation: Float[Array, "..."], seed: Float[Array, "..."]) -> Array:
+def logistic_time(
+    goal: Float[Array, "..."], rate: Float[Array, "..."], saturation: Float[Array, "..."], seed: Float[Array, "..."]
+) -> Array:
     """First time at which z >= goal > 0: 0 where the seed is there already, inf where it never gets there.
 
     With goal = rho r / C this is the clock of theory section 4, ln((r - C z0) / (C z0)) + ln(rho / (1 - rho)), over r.
@@ -50,7 +52,11 @@ def logistic_time(goal: Float[Array, "..."], rate: Float[Array, "..."], saturati
 
 
 def pair(
-    time: Float[Array, "..."], rate: Float[Array, "..."], saturation: Float[Array, "..."], seed: Float[Array, "..."], other: Float[Array, "..."]
+    time: Float[Array, "..."],
+    rate: Float[Array, "..."],
+    saturation: Float[Array, "..."],
+    seed: Float[Array, "..."],
+    other: Float[Array, "..."],
 ) -> tuple[Array, Array]:
     """Symmetric and antisymmetric parts of a product of two factors, dz/dt = z (r - C (z - z')), dz'/dt = -z' (r - C (z - z')), r >= 0.
 

@@ -90,7 +90,9 @@ def predict(cells: Sequence[CellInputs]) -> list[Prediction]:
 
 def system(cell: CellInputs, found: Regime) -> System:
     """The closed modes of a cell in a closed regime."""
-    build = {"orthogonal_features": entry_system, "orthogonal_samples": sample_system, "whitened_feedforward": feedforward_system}[found.name]
+    build = {"orthogonal_features": entry_system, "orthogonal_samples": sample_system, "whitened_feedforward": feedforward_system}[
+        found.name
+    ]
     return build(cell.architecture, cell.problem, np.asarray(cell.weights, float))
 
 
@@ -129,14 +131,16 @@ def _pairs(time: Float[Array, "records"], modes: System) -> Float[Array, "record
     first, second = modes.leader, 1 - modes.leader
     rows = np.arange(len(first))
     z = np.empty((len(time), len(first), 2))
-    grown = closed.pair(time[:, None], modes.rate[rows, first], modes.saturation[rows, first], modes.seed[rows, first], modes.seed[rows, second])
+    grown = closed.pair(
+        time[:, None], modes.rate[rows, first], modes.saturation[rows, first], modes.seed[rows, first], modes.seed[rows, second]
+    )
     z[:, rows, first], z[:, rows, second] = grown
     return z
 
 
 def _discrete(cells: Sequence[CellInputs], systems: dict[int, System]) -> dict[int, Array]:
     """z of every closed cell at its recorded steps, by the exact recursion."""
-    from nqf_pipeline.dynamics.recursion import recursion  # noqa: PLC0415  (loads JAX, which planning must not)
+    from nqf_pipeline.dynamics.recursion import recursion
 
     groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for i, modes in systems.items():
@@ -149,7 +153,10 @@ def _discrete(cells: Sequence[CellInputs], systems: dict[int, System]) -> dict[i
             optimizers = [cells[i].optimizer for i in part]
             z = recursion(
                 *(np.stack([getattr(systems[i], name) for i in part]) for name in ("rate", "coupling", "seed")),
-                *(np.array([getattr(optimizer, name) for optimizer in optimizers]) for name in ("learning_rate", "momentum", "weight_decay")),
+                *(
+                    np.array([getattr(optimizer, name) for optimizer in optimizers])
+                    for name in ("learning_rate", "momentum", "weight_decay")
+                ),
                 np.stack([np.asarray(cells[i].step_number) for i in part]),
             )
             found.update(zip(part, z, strict=True))
@@ -163,7 +170,9 @@ def _goal(modes: System) -> Float[Array, "watched"]:
 
 
 def _flow_ignition(cell: CellInputs, modes: System) -> Float[Array, "watched"]:
-    rate, saturation, seed = (modes.led(array)[modes.owner] for array in (modes.rate - 2 * cell.optimizer.weight_decay, modes.saturation, modes.seed))
+    rate, saturation, seed = (
+        modes.led(array)[modes.owner] for array in (modes.rate - 2 * cell.optimizer.weight_decay, modes.saturation, modes.seed)
+    )
     return closed.logistic_time(_goal(modes), rate, saturation, seed) / cell.optimizer.time_scale
 
 

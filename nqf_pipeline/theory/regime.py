@@ -106,7 +106,11 @@ def _solution(architecture: Architecture, moments: Moments, checks: dict[str, fl
         return _entrywise(architecture, checks)
     defect = checks["whiteness_defect"]
     if architecture.positive or defect > NEARLY_WHITE:
-        what = "one factor couples all pairs of its modes" if architecture.positive else f"features are not white (K spreads by {defect:.2g} of its mean)"
+        what = (
+            "one factor couples all pairs of its modes"
+            if architecture.positive
+            else f"features are not white (K spreads by {defect:.2g} of its mean)"
+        )
         return "weights", defect, what
     if defect <= ROUNDING:
         return "whitened_feedforward", defect, "K is a multiple of the identity: singular modes of K G* are logistic, with effective seeds"
@@ -121,5 +125,9 @@ def _entrywise(architecture: Architecture, checks: dict[str, float]) -> tuple[Na
     if checks["orthogonal_samples"] and architecture.positive:
         return "orthogonal_samples", 0.0, "no two samples read the same entry: one scalar equation a sample (Theorem 5)"
     if defect <= NEARLY_DIAGONAL:
-        return "orthogonal_features", defect, f"K is nearly diagonal (off-diagonal share {defect:.2g}, given up to {NEARLY_DIAGONAL}){pairs}"
+        return (
+            "orthogonal_features",
+            defect,
+            f"K is nearly diagonal (off-diagonal share {defect:.2g}, given up to {NEARLY_DIAGONAL}){pairs}",
+        )
     return "lotka_volterra", defect, f"entries interact (off-diagonal share {defect:.2g} of K)"
