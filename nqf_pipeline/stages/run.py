@@ -14,7 +14,7 @@ from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
 from nqf_pipeline.stages.heartbeat import mark_running
 from nqf_pipeline.stages.provenance import git_commit, package_version, versions
-from nqf_pipeline.store.atomic import write_json
+from nqf_pipeline.store.atomic import to_json, write_json
 from nqf_pipeline.store.merge import MergeReport, merge
 from nqf_pipeline.store.shards import Summary, write_shard
 from nqf_pipeline.study.config import Study
@@ -107,7 +107,7 @@ def merge_study(results: Path, allow_partial: bool = False) -> MergeReport:
     """All shards into the one store."""
     wanted = recorded_plan(results)
     attributes = {
-        "study": wanted.study.model_dump_json(exclude={"analysis", "report"}),
+        "study": to_json(wanted.study.model_dump(mode="json", exclude_unset=True, exclude={"analysis", "report"})),
         "package_version": package_version(),
         "git_commit": git_commit(),
     }

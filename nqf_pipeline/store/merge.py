@@ -194,8 +194,8 @@ def _assemble(cells: list[CellRow], trained: Sources, predicted: Sources) -> xr.
         if entry.name in variables or entry.name == "tier":
             continue
         holders = [part for part in parts if any(entry.name in dataset.variables for dataset in part)]
-        required = "store" in entry.required and all(dim in sizes for dim in entry.dims)
-        if holders or required:
+        placed = all(dim in sizes for dim in entry.dims)  # no tier at all where no closed regime holds in the bucket
+        if placed and (holders or "store" in entry.required):
             variables[entry.name] = _fill(entry.name, sizes, cells, holders[0] if holders else [])
     for name in ("regime", "standing"):
         values = variables[name].values if name in variables else np.full(len(cells), "", object)
