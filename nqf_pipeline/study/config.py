@@ -129,7 +129,7 @@ class Experiment(Strict):
                 keys = step_keys(architecture.kind, optimizer.kind)
                 if rules and not {*keys, DEFAULT} & set(rules):
                     yield ("steps",), f"has no value for {keys[0]}: add one of the keys {', '.join(keys)}, {DEFAULT}"
-        numbers = {("steps", key): rule for key, rule in rules.items() if isinstance(rule, int)}
+        numbers: dict[tuple[str, ...], Any] = {("steps", key): rule for key, rule in rules.items() if isinstance(rule, int)}
         for place, steps in (numbers or {("steps",): self.steps}).items():
             message = fails(check_records, steps, self.records) if isinstance(steps, int) else None
             if message:

@@ -1,6 +1,6 @@
 """Everything generated from the config model: the JSON schema, config/README.md and the defaults at the end of config/config.yaml.
 
-`python -m nqf_pipeline.study.docs` writes the files, with `--check` it only says which ones are stale.
+`make docs` writes the files; `python -m nqf_pipeline.study.generate --check` only says which ones are stale.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nqf_pipeline.tasks import TASKS
 
 SCHEMA_FILE, README_FILE, CONFIG_FILE = "workflow/schemas/config.schema.json", "config/README.md", "config/config.yaml"
 BEGIN = "# ---- defaults (generated from the config model; uncomment what you want to change) ----"
-COMMAND = "python -m nqf_pipeline.study.docs"
+COMMAND = "make docs"
 SETTINGS: dict[str, type[BaseModel]] = {"engine": EngineSettings, "analysis": AnalysisSettings, "report": ReportSettings}
 _INTRODUCTION = f"""# Configuration
 
@@ -164,7 +164,7 @@ def _array(entry: dict[str, Any], schema: dict[str, Any]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the generated files of the repository in the current folder."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; print a diff and exit with 1 when a file is stale")
     root = Path.cwd()
     if parser.parse_args(arguments).check:
