@@ -26,6 +26,8 @@ def attention(
     return jax.nn.softmax(jax.numpy.einsum("ham,anm->hnm", asked, tokens), axis=1)
 
 
-def attended(weights: Float[Array, "heads tokens samples"], tokens: Float[Array, "dimension tokens samples"]) -> Float[Array, "heads dimension samples"]:
+def attended(
+    weights: Float[Array, "heads tokens samples"], tokens: Float[Array, "dimension tokens samples"]
+) -> Float[Array, "heads dimension samples"]:
     """The attention-weighted mean token of every head."""
     return jax.numpy.einsum("hnm,anm->ham", weights, tokens)

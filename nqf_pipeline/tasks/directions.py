@@ -29,7 +29,7 @@ def rank_limit(structure: Structure) -> int:
 
 @singledispatch
 def random_modes(structure: Structure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
-    """G_T = sum_k s_k u_k v_k^T in Haar-random directions, and the modes to watch it in.
+    """G_T = sum_k s_k u_k v_k^T in Haar-random orthonormal directions, and the modes to watch it in.
 
     With two factors a negative strength is a positive one with u_k reversed, so targets are positive.
     """
@@ -59,8 +59,11 @@ def _(structure: BilinearStructure) -> int:
 
 @random_modes.register
 def _(structure: BilinearStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
-    count = len(strengths)
-    return _two_sided(haar(structure.left.shape[1], count, rng), haar(len(structure.right), count, rng), strengths)
+    """Left directions lie in the span that the outputs read best: others would ignite by the noise of finite data."""
+    count, outputs = len(strengths), len(structure.offset)
+    seen = (structure.left[:, :, None] * structure.left[:, None]).sum(0).mean(-1)
+    span = np.linalg.eigh(seen)[1][:, -max(count, outputs) :]
+    return _two_sided(span @ haar(span.shape[1], count, rng), haar(len(structure.right), count, rng), strengths)
 
 
 @rank_limit.register

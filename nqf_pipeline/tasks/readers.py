@@ -32,9 +32,10 @@ def existing(path: str) -> Path:
 def read_npz(path: Path) -> dict[str, Float[np.ndarray, "samples *shape"]]:
     """The arrays x, y and, both or neither, x_test and y_test, as float64."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise TaskError(f"{path}: is a single array, but x and y are needed; save both with numpy.savez(path, x=..., y=...)")
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise TaskError(f"{path}: is a single array, but x and y are needed; save both with numpy.savez(path, x=..., y=...)")
+        with archive:
             _check_keys(path, archive.files)
             return {key: _numbers(path, key, archive[key]) for key in ("x", "y", "x_test", "y_test") if key in archive.files}
     except (zipfile.BadZipFile, OSError, EOFError) as error:
@@ -142,5 +143,6 @@ def _is_number(text: str) -> bool:
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
-    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean `{match[0]}`?" if match else ""
+    folded = {word.casefold(): word for word in known}
+    match = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
+    return f"; did you mean `{folded[match[0]]}`?" if match else ""

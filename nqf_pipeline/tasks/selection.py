@@ -10,13 +10,12 @@ FIRST = 8
 
 def log_spaced(modes: int, watched: int) -> Int[np.ndarray, "watched"]:
     """At most `watched` indices below `modes`: the first 8, then log-spaced ones up to the last."""
-    first = min(FIRST, watched, modes)
-    if modes <= watched:
-        return np.arange(modes)
-    rest = watched - first
+    if modes <= watched or watched <= FIRST:
+        return np.arange(min(modes, watched))
+    rest = watched - FIRST
     # Rounding merges neighbours, so the finest spacing that still gives `rest` distinct indices is searched for.
-    for points in range(rest, 20 * rest + 1):
-        tail = np.unique(np.geomspace(first + 1, modes, points).round().astype(int)) - 1
+    for points in range(max(rest, 2), 20 * rest + 3):
+        tail = np.unique(np.geomspace(FIRST + 1, modes, points).round().astype(int)) - 1
         if len(tail) >= rest:
-            return np.concatenate([np.arange(first), tail[-rest:]])
+            return np.concatenate([np.arange(FIRST), tail[-rest:]])
     raise AssertionError("unreachable: more than `rest` integers lie in the range")
