@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import expit
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.forms.modes import ModeBasis
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.theory.growth import log_growth
+from nqf_pipeline.theory.ignition import crossing
 
 Array = Any
 RANK_TOLERANCE = 1e-9
@@ -27,9 +29,11 @@ RANK_TOLERANCE = 1e-9
 FIRST_INTERVAL, WIDENING = 0.25, 1.4
 """The residual is held constant over intervals that start at this share of the fastest growth time and widen by this factor."""
 MOST_INTERVALS = 60
-MINOR = 0.01
-"""Pairs whose capacity is below this share of the next plateau's step are fluctuations of the residual, not the next mode."""
+MINOR = 0.05
+"""Pairs whose height is below this share of the largest one are fluctuations of the residual, not the next mode."""
 STRETCH_POINTS = 200
+RELAXATION, RELAXATION_POINTS = 8, 100
+"""A strength is looked for up to this many times the last event's step: residents relax slowly where inputs are ill-conditioned."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,8 @@ class Metric:
 class Plateau:
     """From `step` on the order parameter relaxes towards the rank-k minimum `goal`, from goal + left gap right^T.
 
-    Along the output direction v_j of resident j, G v_j relaxes at rate 2 kappa_i h_j in the eigenbasis of K, with h_j = |G v_j| the resident's
-    present strength: in the stretched time theta_j = integral of h_j dt the relaxation is exponential.
+    Along the output direction v_j of resident j, G v_j relaxes at rate 2 kappa_i h_j in the eigenbasis of K, with h_j = |G v_j| the
+    resident's present strength: in the stretched time theta_j = integral of h_j dt the relaxation is exponential.
     """
 
     step: float
@@ -75,10 +79,12 @@ class Plateau:
         right = right[strength > RANK_TOLERANCE * max(strength[0], 1e-300)].T
         return cls(step, goal, metric.eigen[1].T @ (reached - goal) @ right, metric, right)
 
-    def order(self, time: float) -> Float[Array, "rows columns"]:
-        """G after a flow time on this plateau."""
+    def orders(self, times: Float[Array, "times"]) -> Float[Array, "times rows columns"]:
+        """G after flow times on this plateau."""
         values, axes = self.metric.eigen
-        stretched = np.array([np.interp(time, clock, self._stretched) for clock in self._clocks])
+        stretched = np.empty((len(times), 1, self.gap.shape[1]))
+        for j, clock in enumerate(self._clocks):
+            stretched[:, 0, j] = np.interp(times, clock, self._stretched)
         return self.goal + axes @ (self.gap * np.exp(-2 * values[:, None] * stretched)) @ self.right.T
 
     @cached_property
@@ -121,18 +127,29 @@ class EventClock:
         """Steps of the events."""
         return np.array([invader.step for invader in self.invaders])
 
-    def order(self, step: float) -> Float[Array, "rows columns"]:
-        """G at one step: the plateau's relaxation, with each invader's jump replaced by its logistic growth."""
-        plateau = [plateau for plateau in self.plateaus if plateau.step <= step][-1]
-        order = plateau.order((step - plateau.step) * self.time_scale)
-        for invader in self.invaders:
-            away = (step - invader.step) * self.time_scale * invader.rate
-            order = order - np.sign(away or 1) * invader.saturated / (1 + np.exp(np.minimum(abs(away), 700)))
-        return order
+    def ignition(self, modes: ModeBasis) -> Float[Array, "modes"]:
+        """Step at which each watched strength reaches one half; inf where it does not, however long residents relax."""
+        if not self.invaders:
+            return np.full(len(modes.target), np.inf)
+        span = np.geomspace(max(self.step[0] / 2, 1), RELAXATION * self.step[-1], RELAXATION_POINTS)
+        grid = np.unique(np.concatenate([self.step, span]))
+        found = crossing(grid, np.array([modes.strength(order) for order in self.orders(grid)]))
+        return np.where(np.isnan(found), np.inf, found)
 
     def orders(self, step_number: Float[Array, "records"]) -> Float[Array, "records rows columns"]:
-        """G at these steps."""
-        return np.array([self.order(step) for step in step_number])
+        """G at these steps: the plateaus' relaxation, with each invader's jump replaced by its logistic growth."""
+        steps = np.asarray(step_number, float)
+        starts = np.array([plateau.step for plateau in self.plateaus])
+        current = np.searchsorted(starts, steps, side="right") - 1
+        orders = np.empty((len(steps), *self.plateaus[0].goal.shape))
+        for k in np.unique(current):
+            here = current == k
+            orders[here] = self.plateaus[k].orders((steps[here] - starts[k]) * self.time_scale)
+        for invader in self.invaders:
+            away = (steps - invader.step) * self.time_scale * invader.rate
+            share = np.where(away < 0, 1, -1) * expit(-np.abs(away))
+            orders += share[:, None, None] * invader.saturated
+        return orders
 
 
 def event_clock(moments: Moments, factors: tuple[Array, Array], optimizer: Optimizer, most: int) -> EventClock:
@@ -141,11 +158,11 @@ def event_clock(moments: Moments, factors: tuple[Array, Array], optimizer: Optim
     goals = metric.ranked(min(most, factors[0].shape[1]))
     small = Small.start(factors)
     clock = EventClock([Plateau.after(0.0, goals[0], goals[0], metric)], [], optimizer.time_scale)
-    for before, after in pairwise(goals):
-        invader = small.next_invader(clock, moments, optimizer, MINOR * float(np.linalg.norm(after - before)))
+    for after in goals[1:]:
+        invader = small.next_invader(clock, moments, optimizer)
         if invader is None:
             break
-        reached = clock.order(invader.step) + invader.saturated
+        reached = clock.orders([invader.step])[0] + invader.saturated
         clock.plateaus.append(Plateau.after(invader.step, after, reached, metric))
         clock.invaders.append(invader)
     return clock
@@ -166,14 +183,14 @@ class Small:
             rows = np.linalg.qr(rows.T, mode="r").T
         return cls(rows[: len(factors[0])], rows[len(factors[0]) :])
 
-    def next_invader(self, clock: EventClock, moments: Moments, optimizer: Optimizer, least: float) -> Invader | None:
+    def next_invader(self, clock: EventClock, moments: Moments, optimizer: Optimizer) -> Invader | None:
         """Follow the linear flow to the next event, None if there is none; the invader's direction is then removed.
 
-        An invader's height is that of the best multiple of its own singular pair; pairs lower than `least` are no events.
+        An invader's height is that of the best multiple of its own singular pair; much lower pairs than the highest are no events.
         """
         now, interval = clock.plateaus[-1].step, 0.0
         for _ in range(MOST_INTERVALS):
-            left, size, right = np.linalg.svd(moments.act(moments.optimum - clock.order(now + interval / 2)), full_matrices=False)
+            left, size, right = np.linalg.svd(moments.act(moments.optimum - clock.orders([now + interval / 2])[0]), full_matrices=False)
             gain = log_growth(4 * size, optimizer)
             if gain[0] <= 0:
                 return None
@@ -182,7 +199,9 @@ class Small:
             modes = (left.T @ self.first + right @ self.second) / np.sqrt(2.0)
             with np.errstate(divide="ignore", invalid="ignore"):
                 need = np.log(2 * height) - np.log((modes**2).sum(1))
-                wait = np.where((gain > 0) & (height >= least), np.maximum(need, 0) / gain, np.inf)
+                # A weak pair that starts above its capacity is a remnant of the residual; only the strongest may ignite at once.
+                rises = (gain > 0) & (height >= MINOR * height.max()) & ((need > 0) | (np.arange(len(need)) == 0))
+                wait = np.where(rises, np.maximum(need, 0) / gain, np.inf)
             first = int(np.argmin(wait))
             step = min(wait[first], interval)
             self._advance(left, right, modes, gain, step)

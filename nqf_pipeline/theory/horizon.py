@@ -19,7 +19,7 @@ from nqf_pipeline.tasks.base import Problem
 from nqf_pipeline.theory.errors import TheoryError
 from nqf_pipeline.theory.events import event_clock
 from nqf_pipeline.theory.growth import ModeLaw, log_growth, mode_law
-from nqf_pipeline.theory.ignition import FRACTION, crossing
+from nqf_pipeline.theory.ignition import FRACTION
 from nqf_pipeline.theory.interactions import interacting_modes
 from nqf_pipeline.theory.invasion import invasion_steps
 
@@ -33,9 +33,6 @@ ADAM_SLACK = 2.5
 CROWDING_SLACK = 1.5
 """Directions outside the modes of a symmetric G hold part of the trace for a while: phase retrieval (20 inputs, width 64) passed
 one half up to 2.2 times (sigma 1e-2) and 1.3 times (1e-3) as late as the clock of its modes says."""
-RELAXATION = 8
-"""A strength is looked for up to this many times the last event's step: residents relax slowly where inputs are ill-conditioned."""
-RELAXATION_POINTS = 60
 
 
 def horizon(
@@ -127,12 +124,10 @@ def _scales(architecture: Architecture, problem: Problem) -> tuple[Array, ...]:
 
 
 def _relaxed_steps(architecture: Architecture, problem: Problem, optimizer: Optimizer, sigma: float) -> Array:
-    """Event clock of one typical draw, with the slow relaxation of residents; the last event's step where a strength never passes one half."""
+    """Event clock of one typical draw, with slowly relaxing residents; the last event's step for strengths that never pass one half."""
     weights = sigma * problem.initial_scale * architecture.initial(np.random.default_rng(0))
     clock = event_clock(problem.moments, architecture.factors(weights), optimizer, len(problem.modes.target))
-    if not len(clock.step):
-        return np.full(len(problem.modes.target), np.inf)
-    grid = np.unique(np.concatenate([clock.step, np.geomspace(max(clock.step[0] / 2, 1), RELAXATION * clock.step[-1], RELAXATION_POINTS)]))
-    found = crossing(grid, np.array([problem.modes.strength(order) for order in clock.orders(grid)]))
+    found = clock.ignition(problem.modes)
     possible = np.arange(len(found)) < architecture.degrees
-    return np.where(np.isnan(found), np.where(possible, clock.step[-1], np.inf), found)
+    last = clock.step[-1] if len(clock.step) else np.inf
+    return np.where(np.isinf(found) & possible, last, found)

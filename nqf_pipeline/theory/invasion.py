@@ -1,8 +1,8 @@
 """Event clock of interacting modes, dz_k/dt = z_k (r_k - sum_j C_kj z_j), for small seeds: no time steps.
 
-On each plateau the residents S sit at z_S = C_SS^-1 r_S and every other mode grows at its invasion rate r_k - sum_S C_kj z_j, so ln z_k is
-piecewise linear. The next event is the first mode to reach the logarithm of its own capacity as an invader, where the saturating curve passes
-half of it; residents driven out leave (theory: section 4, "The event clock").
+On each plateau the residents S sit at z_S = C_SS^-1 r_S and every other mode grows at its invasion rate r_k - sum_S C_kj z_j,
+so ln z_k is piecewise linear. The next event is the first mode to reach the logarithm of its own capacity as an invader,
+where the saturating curve passes half of it; residents driven out leave (theory: section 4, "The event clock").
 """
 
 from __future__ import annotations

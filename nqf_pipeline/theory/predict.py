@@ -1,9 +1,9 @@
 """Predictions for cells: regime, standing and, where a closed regime holds, curves and ignition times by tier. Nothing is trained.
 
-Tiers. `asymptote`: each mode jumps from 0 to its plateau at t_k = ln(1/epsilon) / r_k, with epsilon = degrees sigma^2 the scale of z_k(0)
-(not of the weights), whatever its own seed and profile. `flow`: closed forms of gradient flow from the cell's own seeds, at time = step
-learning_rate / (1 - momentum). `discrete`: the exact steps of each mode under the optimizer. `event`: the saddle-to-saddle clock where features
-are correlated: R_k between events.
+Tiers. `asymptote`: each mode jumps from 0 to its plateau at t_k = ln(1/epsilon) / r_k, with epsilon = degrees sigma^2 the scale
+of z_k(0) (not of the weights), whatever its own seed and profile. `flow`: closed forms of gradient flow from the cell's own seeds, at
+time = step learning_rate / (1 - momentum). `discrete`: the exact steps of each mode under the optimizer. `event`: the saddle-to-saddle
+clock of feedforward layers whose features are correlated, with logistic invasions and relaxing residents, from the cell's own weights.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from nqf_pipeline.dynamics import closed
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
+from nqf_pipeline.theory.events import event_clock
 from nqf_pipeline.theory.growth import log_growth
 from nqf_pipeline.theory.ignition import FRACTION, crossing
 from nqf_pipeline.theory.regime import Regime, regime
@@ -69,7 +70,7 @@ class Prediction:
     regime: Regime
     tiers: dict[str, TierCurve] = field(default_factory=dict)
     plateau_loss: Float[Array, "watched"] | None = None
-    """Loss on the plateau that each watched mode's ignition ends; None without a closed regime."""
+    """Loss on the plateau that each watched mode's ignition ends (nan: none); None without tiers."""
 
     @property
     def standing(self) -> str:
@@ -98,14 +99,32 @@ def system(cell: CellInputs, found: Regime) -> System:
 
 def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete: Array | None) -> Prediction:
     if modes is None or discrete is None:
-        return Prediction(found)
+        return _event_prediction(cell, found) if found.evented else Prediction(found)
     flow = _curve(cell, modes, flow_modes(cell, modes), _flow_ignition(cell, modes))
     tiers = {
         "asymptote": _asymptote(cell, modes),
         "flow": flow,
         "discrete": _curve(cell, modes, discrete, _discrete_ignition(cell, modes)),
     }
+    if found.evented:
+        tiers["event"] = _event_prediction(cell, found).tiers["event"]
     return Prediction(found, tiers, _plateau_loss(cell, modes))
+
+
+def _event_prediction(cell: CellInputs, found: Regime) -> Prediction:
+    """The event clock's curve, its ignition times and the loss on each of its plateaus."""
+    problem, basis = cell.problem, cell.problem.modes
+    factors = cell.architecture.factors(np.asarray(cell.weights, float))
+    clock = event_clock(problem.moments, factors, cell.optimizer, len(basis.target))
+    orders = clock.orders(cell.step_number)
+    strength = np.array([basis.strength(order) for order in orders])
+    ignition, late = crossing(cell.step_number, strength), clock.ignition(basis)
+    ignition = np.where(np.isnan(ignition) & (late > cell.step_number[-1]), late, ignition)
+    loss = np.array([problem.moments.loss(order) for order in orders])
+    # The plateau before the first one on which the mode is at half strength or more.
+    reached = np.array([basis.strength(plateau.goal) >= FRACTION for plateau in clock.plateaus])
+    before = np.array([problem.moments.loss(plateau.goal) for plateau in clock.plateaus])[np.maximum(reached.argmax(0) - 1, 0)]
+    return Prediction(found, {"event": TierCurve(strength, loss, ignition)}, np.where(reached.any(0), before, np.nan))
 
 
 def _curve(cell: CellInputs, modes: System, z: Array, late: Float[Array, "watched"]) -> TierCurve:

@@ -1,8 +1,8 @@
 """Seeds: how much of each mode the initial weights hold, and what is left of it once earlier modes have ignited.
 
 In a feedforward layer a mode that has ignited occupies its direction in unit space. Later modes keep only the part of their
-vector p_k that is orthogonal to it, so the seed that sets the clock is a Schur complement (squared Cholesky
-pivot) of the Gram matrix p_j . p_k, taken in ignition order (theory: section 3). Entries of a vector G do not interact: their seed is z_k(0).
+vector p_k that is orthogonal to it, so the seed that sets the clock is a Schur complement (squared Cholesky pivot) of the
+Gram matrix p_j . p_k, taken in ignition order (theory: section 3). Entries of a vector G do not interact: their seed is z_k(0).
 """
 
 from __future__ import annotations
