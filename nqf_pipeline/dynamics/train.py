@@ -128,7 +128,9 @@ def _update_rule(kind: Literal["linear", "adam"], hyper: Hyper) -> optax.Gradien
 
 
 def _advance(update: optax.GradientTransformation, objective: Any, run: _Run) -> _Run:
-    step, state = update.update(jax.grad(objective)(run.weights), run.optimizer, run.weights)
+    gradient = jax.grad(objective)(run.weights)
+    with jax.numpy_dtype_promotion("standard"):  # optax raises Adam's decay rates, traced here, to the power of an integer count
+        step, state = update.update(gradient, run.optimizer, run.weights)
     return _Run(optax.apply_updates(run.weights, step), state)
 
 
