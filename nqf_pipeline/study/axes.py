@@ -13,6 +13,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationInfo, create_model, model_validator
+from pydantic.fields import FieldInfo
 
 from nqf_pipeline.study.errors import ConfigError
 
@@ -100,13 +101,21 @@ def axis_model(base: type[BaseModel], mapped: frozenset[str] = frozenset()) -> t
     fields: dict[str, Any] = {}
     for name, field in base.model_fields.items():
         single = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-        default = None if field.default_factory is not None else field.default
-        info = Field(default=... if field.is_required() else default, description=field.description)
         axis = single if name == "kind" else axis_of(single, is_sequence(field.annotation))
+        info = Field(default=_default(name, field), description=field.description)
         fields[name] = (by_architecture(axis) if name in mapped else axis, info)
     model = create_model(f"{base.__name__}Axes", __base__=Axes, __doc__=base.__doc__, __module__=__name__, **fields)
     model.base = base
     return model
+
+
+def _default(name: str, field: FieldInfo) -> Any:
+    """The model's default as an axis. `choices` never reads it, since fields that are not given are left to the model."""
+    if field.is_required():
+        return ...
+    if field.default_factory is not None:
+        return []
+    return field.default if name == "kind" else [field.default]
 
 
 def is_sequence(annotation: Any) -> bool:

@@ -201,6 +201,11 @@ class Study(Strict):
         """The file this study was read from, for messages and for paths relative to it."""
         return self._document
 
+    def as_given(self) -> dict[str, Any]:
+        """Plain data to store: experiments as they were written, settings with their defaults. It validates to the same study."""
+        settings = {name: getattr(self, name).model_dump(mode="json") for name in ("engine", "analysis", "report")}
+        return {**self.model_dump(mode="json", exclude_unset=True), **settings}
+
     def read_from(self, document: Document) -> Study:
         """The same study, remembering its file."""
         copy = self.model_copy()
