@@ -131,7 +131,7 @@ class EventClock:
         """Step at which each watched strength reaches one half; inf where it does not, however long residents relax."""
         if not self.invaders:
             return np.full(len(modes.target), np.inf)
-        span = np.geomspace(max(self.step[0] / 2, 1), RELAXATION * self.step[-1], RELAXATION_POINTS)
+        span = np.geomspace(max(self.step[0] / 2, 1), max(RELAXATION * self.step[-1], 2), RELAXATION_POINTS)
         grid = np.unique(np.concatenate([self.step, span]))
         found = crossing(grid, np.array([modes.strength(order) for order in self.orders(grid)]))
         return np.where(np.isnan(found), np.inf, found)
