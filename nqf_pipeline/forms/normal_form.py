@@ -16,11 +16,10 @@ import numpy as np
 from jaxtyping import Float
 
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.forms.dense import refuse_huge
 
 Array = Any
 jax = lazy_loader.load("jax")
-LARGEST = 2**31
-"""Bytes of A beyond which the dense form is refused."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,11 @@ def _expand(apply: Callable[[Array, Array], Array], x: Array, width: int, unit_s
         return apply(weights if width == 1 else weights.at[:, 1].add(second), x)
 
     origin = jax.numpy.zeros(unit_size)
-    _refuse_huge(jax.eval_shape(pair, origin, origin).shape, unit_size)
+    refuse_huge(
+        f"normal_form: A, dense {unit_size} x {unit_size} matrices for every output and input,",
+        math.prod(jax.eval_shape(pair, origin, origin).shape) * unit_size**2,
+        "pass fewer inputs, or use nqf_pipeline.forms.taylor.quadratic_form, which never forms them",
+    )
 
     def derivatives(first: Array, second: Array) -> tuple[Array, Array, tuple[Array, Array]]:
         slope = jax.jacfwd(pair)
@@ -69,12 +72,3 @@ def _expand(apply: Callable[[Array, Array], Array], x: Array, width: int, unit_s
 def _as_float64(leaf: Array) -> Array:
     array = np.asarray(leaf)
     return jax.numpy.asarray(array, dtype=np.float64 if array.dtype.kind == "f" else None)
-
-
-def _refuse_huge(outputs: tuple[int, ...], unit_size: int) -> None:
-    size = 8 * math.prod(outputs) * unit_size**2
-    if size > LARGEST:
-        raise InputError(
-            f"normal_form: A would hold {math.prod(outputs)} dense {unit_size} x {unit_size} matrices ({size / 2**30:.1f} GiB); pass fewer "
-            "inputs, or use nqf_pipeline.forms.taylor.quadratic_form, which never forms them"
-        )

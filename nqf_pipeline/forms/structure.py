@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from nqf_pipeline.forms.dense import refuse_huge
 from nqf_pipeline.forms.moments import Kind, Moments
 
 Array = Any
@@ -27,6 +28,14 @@ def namespace(array: Array) -> ModuleType:
     """numpy or jax.numpy, whichever the array belongs to."""
     module: ModuleType = array.__array_namespace__()
     return module
+
+
+def _refuse_dense(size: int) -> None:
+    refuse_huge(
+        f"the second moment of this structure, a dense {size} x {size} matrix over pairs of features,",
+        size**2,
+        "reduce the input dimension (first principal components), or use an architecture with linear features (mlp, cnn, multi_head)",
+    )
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,7 @@ class BilinearStructure(Structure):
     def second_moment(self) -> tuple[Kind, Array]:
         """K_(ab)(cd) = mean of (sum_o a_oa a_oc) b_b b_d: outputs are summed before the product over samples."""
         rows, columns = self.left.shape[1], self.right.shape[0]
+        _refuse_dense(rows * columns)
         lefts = (self.left[:, :, None] * self.left[:, None]).sum(0).reshape(-1, self.samples)
         rights = (self.right[:, None] * self.right[None]).reshape(-1, self.samples)
         moment = (lefts @ rights.T / self.samples).reshape(rows, rows, columns, columns)
@@ -120,6 +130,7 @@ class GatedStructure(Structure):
 
     def second_moment(self) -> tuple[Kind, Array]:
         """One output's operator: every G_o obeys the same."""
+        _refuse_dense(len(self.left) * len(self.right))
         rows = (self.left[:, None] * self.right[None]).reshape(-1, self.samples)
         return "dense", rows @ rows.T / self.samples
 
@@ -137,6 +148,7 @@ class SymmetricStructure(Structure):
         return (self.vectors * residual) @ self.vectors.T
 
     def second_moment(self) -> tuple[Kind, Array]:
+        _refuse_dense(len(self.vectors) ** 2)
         rows = (self.vectors[:, None] * self.vectors[None]).reshape(-1, self.samples)
         return "dense", rows @ rows.T / self.samples
 

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from nqf_pipeline.forms.dense import refuse_huge
 from nqf_pipeline.forms.modes import CoordinateBasis
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.models.diagonal import Diagonal
@@ -89,6 +90,7 @@ class PowerLaw(Task):
                 f"task {self.name} has {self.count} modes but the diagonal architecture has inputs = {architecture.inputs}; "
                 "each mode is one coordinate, so set both to the same number"
             )
+        refuse_huge(f"task {self.name}: {self.count} one-hot samples of {self.count} coordinates", self.count**2, "ask for fewer modes")
 
 
 class FeaturePowerLaw(PowerLaw):

@@ -31,7 +31,8 @@ class Teacher(Task):
     inputs: Literal["gaussian", "white", "correlated"] = Field(
         default="gaussian",
         description="standard normal entries; `white`: the training features' second moment is made exactly proportional to the identity, "
-        "its mean kept (mlp and multi_head; plain Gaussian elsewhere); `correlated`: covariance of the given condition number along the first input axis",
+        "its mean kept (mlp and multi_head; plain Gaussian elsewhere); `correlated`: covariance of the given condition number along the "
+        "first input axis",
     )
     condition: float = Field(default=10.0, ge=1, description="condition number of the covariance of correlated inputs")
     label_noise: float = Field(default=0.0, ge=0, description="standard deviation of the noise on the training and test targets")

@@ -112,7 +112,7 @@ def test_is_double_precision_whatever_the_session(rng: np.random.Generator) -> N
 
 def test_refuses_what_memory_cannot_hold() -> None:
     a = MultiHead()
-    with pytest.raises(InputError, match=r"880 x 880 matrices .*quadratic_form"):
+    with pytest.raises(InputError, match=r"880 x 880 matrices .*27.7 GiB.*quadratic_form"):
         normal_form(a.apply, np.zeros((20, 16, 600)), width=a.width, unit_size=a.unit_size)
 
 

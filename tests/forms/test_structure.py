@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nqf_pipeline.errors import InputError
 from nqf_pipeline.forms.structure import (
     BilinearStructure,
     DiagonalStructure,
@@ -180,3 +181,9 @@ def test_overlapping_features_have_a_dense_operator() -> None:
 def test_a_feature_without_data_stays_at_zero() -> None:
     structure = DiagonalStructure(np.zeros((1, 2)), np.diag([1.0, 0.0]))
     np.testing.assert_array_equal(structure.moments(np.array([[3.0, 5.0]])).optimum, [3.0, 0.0])
+
+
+def test_a_second_moment_beyond_memory_is_refused() -> None:
+    structure = PhaseRetrieval(inputs=784).structure(np.ones((784, 2)))
+    with pytest.raises(InputError, match=r"614656 x 614656 .*reduce the input dimension"):
+        structure.moments(np.ones((1, 2)))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from nqf_pipeline.errors import InputError
 from nqf_pipeline.models import MLP, Diagonal
 from nqf_pipeline.tasks import FeaturePowerLaw, Problem, SamplePowerLaw, TaskError
 from nqf_pipeline.tasks.selection import log_spaced
@@ -106,6 +107,11 @@ def test_other_architectures_are_refused(task: FeaturePowerLaw | SamplePowerLaw)
         task.check(MLP())
     with pytest.raises(TaskError, match=r"7 modes but .* inputs = 8; .* set both to the same number"):
         task.check(Diagonal(inputs=8))
+
+
+def test_ensembles_beyond_memory_are_refused() -> None:
+    with pytest.raises(InputError, match=r"100000 one-hot samples .*ask for fewer modes"):
+        FeaturePowerLaw(modes=100_000).check(Diagonal(inputs=100_000))
 
 
 @pytest.mark.parametrize(
