@@ -46,12 +46,16 @@ $(READY): requirements.lock pyproject.toml
 
 run: env ## train, predict, analyse and report a study (CONFIG=...)
 	@$(ACTIVATE) snakemake --cores $(CORES) --configfile $(CONFIG) $(ARGS)
+	@echo "The report: results/$$(sed -n 's/^name:[[:space:]]*//p' $(CONFIG))/report.html"
 
 report: env ## rebuild tables, figures and report without training
 	@$(ACTIVATE) snakemake --cores $(CORES) --configfile $(CONFIG) --forcerun analyse $(ARGS)
+	@echo "The report: results/$$(sed -n 's/^name:[[:space:]]*//p' $(CONFIG))/report.html"
 
-docs: env ## regenerate the generated files (defaults, schema, config/README.md)
+docs: env ## regenerate the generated files (schema, config/README.md, data dictionary, performance page)
 	@$(ACTIVATE) python -m nqf_pipeline.study.generate
+	@$(ACTIVATE) python -m nqf_pipeline.store.schema > docs/data_dictionary.md
+	@$(ACTIVATE) python -m benchmarks.page
 
 test: env ## all tests but fault injection and the cluster
 	@$(ACTIVATE) pytest -m "not cluster and not faults" $(ARGS)

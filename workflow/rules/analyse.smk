@@ -7,13 +7,16 @@ rule analyse:
         STUDY / "logs" / "analyse.log",
     benchmark:
         STUDY / "benchmarks" / "analyse.tsv"
-    message:
-        "Measuring ignition times, exponents and departures"
-    params:
-        identity=digest(PLAN.study.analysis.model_dump(mode="json")),
+    conda:
+        "../../environment.yml"
     threads: workflow.cores
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        study=STUDY,
+        identity=digest(PLAN.study.analysis.model_dump(mode="json")),
+    message:
+        "Measuring ignition times, exponents and departures"
     shell:
-        "nqf analyse {STUDY} > {log} 2>&1"
+        "nqf analyse {params.study} > {log} 2>&1"

@@ -8,13 +8,16 @@ rule merge:
         STUDY / "logs" / "merge.log",
     benchmark:
         STUDY / "benchmarks" / "merge.tsv"
-    message:
-        "Merging all shards into {PATHS.trajectories}"
-    params:
-        identity=digest([[cell.id, cell.experiment] for cell in PLAN.cells]),
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        study=STUDY,
+        identity=digest([[cell.id, cell.experiment] for cell in PLAN.cells]),
+    message:
+        "Merging all shards into {PATHS.trajectories}"
     shell:
-        "nqf merge {STUDY} > {log} 2>&1"
+        "nqf merge {params.study} > {log} 2>&1"

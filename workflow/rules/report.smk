@@ -8,16 +8,19 @@ rule figures:
         STUDY / "logs" / "figures.log",
     benchmark:
         STUDY / "benchmarks" / "figures.tsv"
-    message:
-        "Drawing the figures"
-    params:
-        identity=digest(PLAN.study.report.model_dump(mode="json")),
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=4000,
         runtime=60,
+    params:
+        study=STUDY,
+        identity=digest(PLAN.study.report.model_dump(mode="json")),
+    message:
+        "Drawing the figures"
     shell:
-        "nqf figures {STUDY} > {log} 2>&1"
+        "nqf figures {params.study} > {log} 2>&1"
 
 
 rule report:
@@ -30,13 +33,16 @@ rule report:
         STUDY / "logs" / "report.log",
     benchmark:
         STUDY / "benchmarks" / "report.tsv"
-    message:
-        "Writing {PATHS.report}"
-    params:
-        identity=digest(PLAN.study.report.model_dump(mode="json")),
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=2000,
         runtime=60,
+    params:
+        study=STUDY,
+        identity=digest(PLAN.study.report.model_dump(mode="json")),
+    message:
+        "Writing {PATHS.report}"
     shell:
-        "nqf report {STUDY} > {log} 2>&1"
+        "nqf report {params.study} > {log} 2>&1"

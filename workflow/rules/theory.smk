@@ -5,14 +5,17 @@ rule theory:
         STUDY / "logs" / "theory.log",
     benchmark:
         STUDY / "benchmarks" / "theory.tsv"
-    message:
-        "Predicting every cell, without training"
-    params:
-        identity=digest(sorted(shard.id for shard in PLAN.shards)),
     priority: 20
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        study=STUDY,
+        identity=digest(sorted(shard.id for shard in PLAN.shards)),
+    message:
+        "Predicting every cell, without training"
     shell:
-        "nqf theory {STUDY} > {log} 2>&1"
+        "nqf theory {params.study} > {log} 2>&1"

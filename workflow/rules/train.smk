@@ -6,14 +6,17 @@ rule train:
         STUDY / "logs" / "train" / "{shard}.log",
     benchmark:
         STUDY / "benchmarks" / "train" / "{shard}.tsv"
-    message:
-        "Training shard {wildcards.shard}"
-    params:
-        identity="{shard}",
     priority: 10
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        study=STUDY,
+        identity="{shard}",
+    message:
+        "Training shard {wildcards.shard}"
     shell:
-        "nqf train {STUDY} {params.identity} > {log} 2>&1"
+        "nqf train {params.study} {params.identity} > {log} 2>&1"
