@@ -8,7 +8,6 @@ clock of feedforward layers whose features are correlated, with logistic invasio
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,11 +23,10 @@ from nqf_pipeline.theory.events import event_clock
 from nqf_pipeline.theory.growth import log_growth
 from nqf_pipeline.theory.ignition import FRACTION, crossing
 from nqf_pipeline.theory.regime import Regime, regime
+from nqf_pipeline.theory.stepping import discrete_modes
 from nqf_pipeline.theory.systems import System, entry_system, feedforward_system, sample_system
 
 Array = Any
-MOST_VALUES = 8_000_000
-"""Values of z that one call of the recursion may return (64 MB)."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,8 @@ def predict(cells: Sequence[CellInputs]) -> list[Prediction]:
     """Predict many cells at once; the discrete tier is batched over cells with systems of equal shape."""
     regimes = [regime(cell.architecture, cell.problem, cell.optimizer) for cell in cells]
     systems = {i: system(cell, found) for i, (cell, found) in enumerate(zip(cells, regimes, strict=True)) if found.closed}
-    discrete = _discrete(cells, systems)
+    found = discrete_modes(list(systems.values()), [cells[i].optimizer for i in systems], [cells[i].step_number for i in systems])
+    discrete = dict(zip(systems, found, strict=True))
     return [_prediction(cell, regimes[i], systems.get(i), discrete.get(i)) for i, cell in enumerate(cells)]
 
 
@@ -100,15 +99,17 @@ def system(cell: CellInputs, found: Regime) -> System:
 def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete: Array | None) -> Prediction:
     if modes is None or discrete is None:
         return _event_prediction(cell, found) if found.evented else Prediction(found)
-    flow = _curve(cell, modes, flow_modes(cell, modes), _flow_ignition(cell, modes))
+    time = np.asarray(cell.step_number, float) * cell.optimizer.time_scale
+    flow = _curve(cell, modes, modes.flow(time, cell.optimizer.weight_decay), _flow_ignition(cell, modes))
     tiers = {
         "asymptote": _asymptote(cell, modes),
         "flow": flow,
         "discrete": _curve(cell, modes, discrete, _discrete_ignition(cell, modes)),
     }
-    if found.evented:
-        tiers["event"] = _event_prediction(cell, found).tiers["event"]
-    return Prediction(found, tiers, _plateau_loss(cell, modes))
+    if not found.evented:
+        return Prediction(found, tiers, _plateau_loss(cell, modes))
+    event = _event_prediction(cell, found)
+    return Prediction(found, tiers | event.tiers, event.plateau_loss)
 
 
 def _event_prediction(cell: CellInputs, found: Regime) -> Prediction:
@@ -132,54 +133,6 @@ def _curve(cell: CellInputs, modes: System, z: Array, late: Float[Array, "watche
     strength = modes.strength(z)
     ignition = crossing(cell.step_number, strength)
     return TierCurve(strength, modes.loss(z), np.where(np.isnan(ignition) & (late > cell.step_number[-1]), late, ignition))
-
-
-def flow_modes(cell: CellInputs, modes: System) -> Float[Array, "records groups members"]:
-    """z of gradient flow at the recorded steps."""
-    time = np.asarray(cell.step_number, float) * cell.optimizer.time_scale
-    decay = cell.optimizer.weight_decay
-    if modes.rate.shape[1] == 1:
-        return closed.logistic(time[:, None, None], modes.rate - 2 * decay, modes.saturation, modes.seed)
-    if modes.paired and decay == 0:
-        return _pairs(time, modes)
-    return closed.orthogonal_samples(time, modes.rate, modes.coupling, modes.seed, decay)
-
-
-def _pairs(time: Float[Array, "records"], modes: System) -> Float[Array, "records groups 2"]:
-    """Closed form of symmetric and antisymmetric parts, the growing one first in the formula."""
-    first, second = modes.leader, 1 - modes.leader
-    rows = np.arange(len(first))
-    z = np.empty((len(time), len(first), 2))
-    grown = closed.pair(
-        time[:, None], modes.rate[rows, first], modes.saturation[rows, first], modes.seed[rows, first], modes.seed[rows, second]
-    )
-    z[:, rows, first], z[:, rows, second] = grown
-    return z
-
-
-def _discrete(cells: Sequence[CellInputs], systems: dict[int, System]) -> dict[int, Array]:
-    """z of every closed cell at its recorded steps, by the exact recursion."""
-    from nqf_pipeline.dynamics.recursion import recursion
-
-    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for i, modes in systems.items():
-        groups[(*modes.rate.shape, len(cells[i].step_number))].append(i)
-    found: dict[int, Array] = {}
-    for shape, members in groups.items():
-        size = max(1, MOST_VALUES // int(np.prod(shape)))
-        for start in range(0, len(members), size):
-            part = members[start : start + size]
-            optimizers = [cells[i].optimizer for i in part]
-            z = recursion(
-                *(np.stack([getattr(systems[i], name) for i in part]) for name in ("rate", "coupling", "seed")),
-                *(
-                    np.array([getattr(optimizer, name) for optimizer in optimizers])
-                    for name in ("learning_rate", "momentum", "weight_decay")
-                ),
-                np.stack([np.asarray(cells[i].step_number) for i in part]),
-            )
-            found.update(zip(part, z, strict=True))
-    return found
 
 
 def _goal(modes: System) -> Float[Array, "watched"]:

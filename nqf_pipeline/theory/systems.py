@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from nqf_pipeline.dynamics import closed
 from nqf_pipeline.forms.modes import CoordinateBasis, SingularBasis
 from nqf_pipeline.forms.structure import DiagonalStructure
 from nqf_pipeline.models.base import Architecture
@@ -66,6 +67,21 @@ class System:
     def loss(self, z: Float[Array, "records groups members"]) -> Float[Array, "records"]:
         gap = (self.coupling * z).sum(-1) - self.target
         return self.rest + (gap**2).sum(-1) / 8
+
+    def flow(self, time: Float[Array, "records"], weight_decay: float = 0.0) -> Float[Array, "records groups members"]:
+        """z of gradient flow, in closed form (one quadrature a group where members share a sample, or decay breaks a pair's symmetry)."""
+        if self.rate.shape[1] == 1:
+            return closed.logistic(time[:, None, None], self.rate - 2 * weight_decay, self.saturation, self.seed)
+        if self.paired and weight_decay == 0:
+            return self._pairs(time)
+        return closed.orthogonal_samples(time, self.rate, self.coupling, self.seed, weight_decay)
+
+    def _pairs(self, time: Float[Array, "records"]) -> Float[Array, "records groups 2"]:
+        rows, first = np.arange(len(self.rate)), self.leader
+        z = np.empty((len(time), *self.rate.shape))
+        leading = (array[rows, first] for array in (self.rate, self.saturation, self.seed))
+        z[:, rows, first], z[:, rows, 1 - first] = closed.pair(time[:, None], *leading, self.seed[rows, 1 - first])
+        return z
 
     @property
     def owner(self) -> Array:

@@ -1,0 +1,45 @@
+"""The discrete tier: modes advanced by the optimizer's exact steps, many cells at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.theory.systems import System
+
+Array = Any
+MOST_VALUES = 8_000_000
+"""Values of z that one call of the recursion may return (64 MB)."""
+HYPER = ("learning_rate", "momentum", "weight_decay")
+
+
+def discrete_modes(
+    systems: Sequence[System], optimizers: Sequence[Optimizer], step_numbers: Sequence[Int[Array, "records"]]
+) -> list[Float[Array, "records groups members"]]:
+    """z of each system at its recorded steps, exactly; systems of equal shape run together."""
+    from nqf_pipeline.dynamics.recursion import recursion
+
+    found: dict[int, Array] = {}
+    for part in _batches([(*modes.rate.shape, len(steps)) for modes, steps in zip(systems, step_numbers, strict=True)]):
+        z = recursion(
+            *(np.stack([getattr(systems[i], name) for i in part]) for name in ("rate", "coupling", "seed")),
+            *(np.array([getattr(optimizers[i], name) for i in part]) for name in HYPER),
+            np.stack([np.asarray(step_numbers[i]) for i in part]),
+        )
+        found.update(zip(part, z, strict=True))
+    return [found[i] for i in range(len(systems))]
+
+
+def _batches(shapes: Sequence[tuple[int, ...]]) -> Iterator[list[int]]:
+    """Indices of equal shapes, as many together as memory allows."""
+    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for i, shape in enumerate(shapes):
+        groups[shape].append(i)
+    for shape, members in groups.items():
+        size = max(1, MOST_VALUES // int(np.prod(shape)))
+        yield from (members[start : start + size] for start in range(0, len(members), size))
