@@ -13,9 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from nqf_pipeline.report.style import INK, LINES, SOURCES, WIDTH
+from nqf_pipeline.report.wording import power
 
 # Neither dates nor versions: a rerun gives the same bytes.
 _METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
@@ -45,6 +46,7 @@ def save(drawing: Drawing, folder: Path, name: str, formats: Sequence[str], dpi:
         path = folder / f"{name}.{suffix}"
         temporary = folder / f".{name}.tmp"
         drawing.figure.savefig(temporary, format=suffix, dpi=dpi, metadata=_METADATA.get(suffix))
+        drawing.figure.set_layout_engine("none")  # laid out once; every format keeps it
         temporary.replace(path)
         paths.append(path)
     return paths
@@ -55,7 +57,7 @@ def panels(rows: int, columns: int, height: float, title: str, **options: Any) -
     figure = Figure(figsize=(WIDTH, rows * height + 0.75), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False, **options)
-    figure.suptitle(title, x=0.012, ha="left", wrap=True)
+    figure.suptitle(title, x=0.0, ha="left", wrap=True)
     return figure, axes
 
 
@@ -80,6 +82,7 @@ def log_axes(axis: Axes, x: bool = True, y: bool = True) -> None:
             scale("log")
             ticks.set_major_locator(LogLocator(numticks=6))
             ticks.set_minor_locator(NullLocator())
+            ticks.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
     axis.grid(True, which="major")
 
 
@@ -88,40 +91,3 @@ def source_legend(figure: Figure, sources: Sequence[str], extra: Sequence[Line2D
     labels = SOURCES | (names or {})
     handles = [Line2D([], [], color=INK, label=labels[source], **LINES[source]) for source in sources]
     figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=len(handles) + len(extra), handlelength=3.2)
-
-
-def percent(value: float) -> str:
-    """Two significant digits: 0.0153 is '1.5 %'. From tenfold on a factor reads better: 70.5 is '71 ×'."""
-    if not math.isfinite(value):
-        return "n/a"
-    if abs(value) >= 10.0:
-        return f"{value:,.0f}\u00a0×"
-    share = 100.0 * value
-    if share == 0.0:
-        return "0\u00a0%"
-    digits = max(0, 1 - math.floor(math.log10(abs(share)) + 1e-12))
-    return f"{share:.{min(digits, 4)}f}\u00a0%"
-
-
-def number(value: float) -> str:
-    """Short: 0.001 stays, 1e-30 is written so, 12345 is '12,345'."""
-    if not math.isfinite(value):
-        return "n/a"
-    if value == 0 or 1e-4 < abs(value) < 1e6:
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
-
-
-def short(value: float) -> str:
-    """A step number for narrow places: 1234 is '1.2k'."""
-    for unit, name in ((1e6, "M"), (1e3, "k")):
-        if value >= unit:
-            return f"{value / unit:.3g}{name}" if value >= 100 * unit else f"{value / unit:.2g}{name}"
-    return f"{value:.0f}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """'a, b and c'."""
-    names = list(names)
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -35,14 +35,14 @@ class Curves:
         """One variable over (step[, mode]); None where the study did not record it."""
         if name not in self.data:
             return None
-        values = self.data[name].values
+        values = self.data[name].to_numpy()
         return values if np.isfinite(values).any() else None
 
     def theory(self, name: str, tier: str) -> np.ndarray | None:
         """A prediction at one tier, None where it makes no statement."""
-        if name not in self.data or tier not in list(self.data["tier"].values):
+        if name not in self.data or tier not in list(self.data["tier"].to_numpy()):
             return None
-        values = self.data[name].sel(tier=tier).values
+        values = self.data[name].sel(tier=tier).to_numpy()
         return values if np.isfinite(values).any() else None
 
     def finest(self, name: str) -> tuple[str, np.ndarray] | None:
@@ -61,11 +61,11 @@ class Curves:
     @property
     def time(self) -> np.ndarray:
         """Gradient-flow time, the axis on which exponents are fitted."""
-        return self.data["time"].values
+        return self.data["time"].to_numpy()
 
     @property
     def steps(self) -> np.ndarray:
-        return self.data["step_number"].values
+        return self.data["step_number"].to_numpy()
 
 
 class Findings:
@@ -107,10 +107,10 @@ def _coordinates(node: xr.DataTree) -> pd.DataFrame | None:
     if "cell" not in node.dims:
         return None
     names = [str(name) for name, array in node.coords.items() if array.dims == ("cell",)]
-    frame = pd.DataFrame({name: node.coords[name].values for name in names})
+    frame = pd.DataFrame({name: node.coords[name].to_numpy() for name in names})
     for name in SCALARS:
         if name not in frame and name in node.data_vars:
-            frame[name] = node[name].values
+            frame[name] = node[name].to_numpy()
     return frame.assign(node=node.path, position=np.arange(len(frame)))
 
 
@@ -139,10 +139,13 @@ def sort(frame: pd.DataFrame) -> pd.DataFrame:
 
 def typical(frame: pd.DataFrame, by: list[str], free: set[str]) -> pd.DataFrame:
     """Per group, the cells at the most common value of everything swept but `free`: one setting per panel, whatever a study sweeps."""
-    parts = []
-    for _, group in frame.groupby(by, sort=False):
-        for name in sorted(set(group.columns) - _FOLLOWING - free - set(by)):
-            if group[name].nunique(dropna=False) > 1:
-                group = group[group[name] == group[name].mode().iloc[0]]
-        parts.append(group)
+    swept = sorted(set(frame.columns) - _FOLLOWING - free - set(by))
+    parts = [_most_common(group, swept) for _, group in frame.groupby(by, sort=False)]
     return sort(pd.concat(parts)) if parts else frame
+
+
+def _most_common(group: pd.DataFrame, swept: list[str]) -> pd.DataFrame:
+    for name in swept:
+        if group[name].nunique(dropna=False) > 1:
+            group = group[group[name] == group[name].mode().iloc[0]]
+    return group

@@ -8,14 +8,17 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 
-from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, number, panels, short
+from nqf_pipeline.analysis.departure import THRESHOLD
+from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, panels
 from nqf_pipeline.report.data import Findings, ordered, where
 from nqf_pipeline.report.learning import networks
+from nqf_pipeline.report.style import PAPER, readable
+from nqf_pipeline.report.wording import listed, number, short
 from nqf_pipeline.study.config import ReportSettings
-from nqf_pipeline.report.style import readable, text_on
 
 NORM = LogNorm(0.003, 1.0)
-_FOLLOW = 0.1
+FOLLOWS = 0.1
+"""Gap in mode strength below which a twin is said to follow."""
 
 
 def departure(study: Findings, look: ReportSettings) -> Drawing | Omitted:
@@ -51,34 +54,39 @@ def _map(axis: Axes, part: pd.DataFrame, by: str) -> None:
     gap = part.pivot_table(index=by, columns="sigma", values="largest_mode_gap", aggfunc="median")
     leaves = part.pivot_table(index=by, columns="sigma", values="departure_step", aggfunc="median").reindex_like(gap)
     gap, leaves = (frame.reindex(ordered(pd.Series(gap.index))) for frame in (gap, leaves))
-    colours = sns.color_palette("rocket_r", as_cmap=True)
-    axis.pcolormesh(gap.to_numpy(), cmap=colours, norm=NORM, edgecolors="white", linewidth=1.5)
-    for i in range(gap.shape[0]):
-        for j in range(gap.shape[1]):
-            value = gap.iloc[i, j]
-            if np.isfinite(value):
-                step = leaves.iloc[i, j]
-                text = f"{value:.2g}\n" + (f"step {short(float(step))}" if np.isfinite(step) else "never")
-                axis.text(j + 0.5, i + 0.5, text, ha="center", va="center", fontsize=8, color=text_on(colours(NORM(value))[:3]), linespacing=1.35)
-    axis.set_xticks(np.arange(gap.shape[1]) + 0.5, [number(value) for value in gap.columns])
-    axis.set_yticks(np.arange(gap.shape[0]) + 0.5, [readable(str(value)) for value in gap.index])
-    axis.set(xlabel="σ")
-    axis.tick_params(length=0)
-    axis.invert_yaxis()
-    sns.despine(ax=axis, left=True, bottom=True)
+    labels = [[_tile(value, step) for value, step in zip(*row, strict=True)] for row in zip(gap.to_numpy(), leaves.to_numpy(), strict=True)]
+    sns.heatmap(
+        gap.set_axis([number(value) for value in gap.columns], axis=1).set_axis([readable(str(value)) for value in gap.index]),
+        annot=np.array(labels, dtype=object),
+        fmt="",
+        annot_kws={"fontsize": 8, "linespacing": 1.35},
+        cmap="rocket_r",
+        norm=NORM,
+        cbar=False,
+        linewidths=1.5,
+        linecolor=PAPER,
+        ax=axis,
+    )
+    axis.set(xlabel="σ", ylabel="")
+    axis.tick_params(length=0, rotation=0)
+
+
+def _tile(gap: float, step: float) -> str:
+    return f"{gap:.2g}\nstep {short(step)}" if np.isfinite(step) else f"{gap:.2g}\nnever"
 
 
 def _title(base: pd.DataFrame) -> str:
     medians = base.groupby("sigma")["largest_mode_gap"].median()
-    pieces = f"{medians.iloc[0]:.2g} at σ = {number(float(medians.index[0]))}, {medians.iloc[-1]:.2g} at σ = {number(float(medians.index[-1]))}"
-    return f"Where the twin leaves its network: largest gap in mode strength is {pieces} (median)"
+    pieces = [f"{medians.loc[sigma]:.2g} at σ = {number(sigma)}" for sigma in (medians.index[0], medians.index[-1])]
+    return f"Where the twin leaves its network: largest gap in mode strength {listed(pieces)} (median)"
 
 
 def _caption(base: pd.DataFrame) -> str:
-    small = base[base["largest_mode_gap"] < _FOLLOW]
+    small = base[base["largest_mode_gap"] < FOLLOWS]
     worst = base.loc[base["largest_mode_gap"].idxmax()]
+    place = f"{readable(worst['architecture'])}, {readable(worst['optimizer'])}, σ = {number(worst['sigma'])}"
     return (
-        f"Upper number: largest difference of mode strength between network and twin over training (1: a whole mode), median over seeds; lower: first step at "
-        f"which their outputs differ by more than 0.1 of the target. {len(small)} of {len(base)} runs keep every mode within {_FOLLOW:g}; the largest gap is {worst['largest_mode_gap']:.2g} "
-        f"({readable(worst['architecture'])}, {readable(worst['optimizer'])}, σ = {number(float(worst['sigma']))})."
+        "Upper: largest difference of a mode's strength between network and twin over training (1: a whole mode), median over seeds; "
+        f"lower: first step at which their outputs differ by more than {THRESHOLD:g} of the target. {len(small)} of {len(base)} runs keep "
+        f"every mode within {FOLLOWS:g}; the largest gap is {worst['largest_mode_gap']:.2g} ({place})."
     )

@@ -9,11 +9,12 @@ from nqf_pipeline.errors import InputError
 from nqf_pipeline.report.canvas import Drawing, Omitted, save
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.departure import departure
+from nqf_pipeline.report.exponents import exponents
 from nqf_pipeline.report.ignition import ignition
+from nqf_pipeline.report.laws import fourier, power_laws
 from nqf_pipeline.report.learning import digits, learning
 from nqf_pipeline.report.modes import modes
 from nqf_pipeline.report.run import run
-from nqf_pipeline.report.scaling import exponents, fourier, power_laws
 from nqf_pipeline.report.style import theme
 from nqf_pipeline.store.atomic import write_json
 from nqf_pipeline.store.open import open_study

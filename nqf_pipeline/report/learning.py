@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, listed, log_axes, number, panels, percent, source_legend
+from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, panels, source_legend
 from nqf_pipeline.report.data import Curves, Findings, ordered, typical, where
-from nqf_pipeline.study.config import ReportSettings
 from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable
+from nqf_pipeline.report.wording import listed, number, percent
+from nqf_pipeline.study.config import ReportSettings
 
 LOSS = "loss (mean over samples, sum over outputs)"
 DEPTH = 1e-5
@@ -28,8 +29,7 @@ def learning(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     rows = where(rows, sigma=sigma)
     architectures, optimizers = ordered(rows["architecture"]), ordered(rows["optimizer"])
     curves = list(study.curves(rows, *_NAMES))
-    largest = [float(np.nanmax(curve.of("divergence"))) for curve in curves if curve.of("divergence") is not None]
-    title = f"At σ = {number(sigma)} networks stay within {percent(float(np.median(largest)))} of their twins throughout (median of {len(largest)})"
+    title, caption = _words(curves, sigma, highlighted(rows, look))
     figure, axes = panels(len(architectures), len(optimizers), 1.75, title, sharex="col", sharey=True)
     for i, architecture in enumerate(architectures):
         for j, optimizer in enumerate(optimizers):
@@ -41,13 +41,20 @@ def learning(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     floor(list(axes.flat), curves)
     figure.supylabel(LOSS, fontsize=9)
     source_legend(figure, ["network", "twin", "theory"])
-    worst = curves[int(np.argmax(largest))].cell
-    caption = (
-        f"Loss of {len(curves)} networks against step (highlighted: seed {highlighted(rows, look)}, pale: other seeds). "
-        f"The largest distance of a network from its twin during training, as a share of the target's size, has median {percent(float(np.median(largest)))}; "
-        f"the worst is {percent(max(largest))} ({readable(worst['architecture'])}, {readable(worst['optimizer'])}). {_tier_sentence(curves)}"
-    )
     return Drawing(figure, title, caption)
+
+
+def _words(curves: Sequence[Curves], sigma: float, seed: int) -> tuple[str, str]:
+    apart = [(float(np.nanmax(values)), curve.cell) for curve in curves if (values := curve.of("divergence")) is not None]
+    start = f"Loss of {len(curves)} networks against step (highlighted: seed {seed}, pale: other seeds). {_tier_sentence(curves)}"
+    if not apart:
+        return f"Loss of networks and twins at σ = {number(sigma)}", start
+    median = percent(float(np.median([size for size, _ in apart])))
+    size, worst = max(apart, key=lambda pair: pair[0])
+    return f"At σ = {number(sigma)} networks stay within {median} of their twins throughout (median of {len(apart)})", (
+        f"{start} The largest distance of a network's outputs from its twin's over training, as a share of the target, has median {median}; "
+        f"the worst is {percent(size)} ({readable(worst['architecture'])}, {readable(worst['optimizer'])})."
+    )
 
 
 def networks(study: Findings) -> pd.DataFrame:
@@ -67,7 +74,7 @@ def shown_sigma(rows: pd.DataFrame, look: ReportSettings) -> float:
 def highlighted(rows: pd.DataFrame, look: ReportSettings) -> int:
     """The seed of the settings where the study has it, else the first."""
     seeds = sorted(rows["seed"].unique())
-    return int(look.seed if look.seed in seeds else seeds[0])
+    return int(look.seed) if look.seed is not None and look.seed in seeds else int(seeds[0])
 
 
 def _panel(axis: Axes, curves: Sequence[Curves], look: ReportSettings) -> None:
@@ -165,5 +172,5 @@ def _digits_words(curves: Sequence[Curves], architectures: Sequence[str], sigma:
             network, twin = (float(np.median(side)) for side in zip(*final, strict=True))
             parts.append(f"{readable(architecture)} {number(network)} (twin {number(twin)})")
             gaps.append(abs(np.log(twin / network)))
-    title = f"Handwritten digits: final losses of networks and twins differ by a factor of {np.exp(max(gaps)):.2g} at most" if gaps else "Digits"
+    title = f"Handwritten digits: final losses of networks and twins differ by a factor of {np.exp(max(gaps, default=0.0)):.2g} at most"
     return title, f"Training loss at the last step, median over seeds, σ = {number(sigma)}: {'; '.join(parts)}."

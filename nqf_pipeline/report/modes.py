@@ -7,11 +7,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, number, panels, percent, source_legend
+from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, panels, source_legend
 from nqf_pipeline.report.data import Curves, Findings, ordered, where
 from nqf_pipeline.report.learning import draw, highlighted, networks, shown_sigma
-from nqf_pipeline.study.config import ReportSettings
 from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable, shades
+from nqf_pipeline.report.wording import number, percent
+from nqf_pipeline.study.config import ReportSettings
 
 _NAMES = ("network_mode", "twin_mode", "theory_ignition", "mode_number")
 MODES_SHOWN = 6
@@ -50,17 +51,21 @@ def _panel(axis: Axes, curve: Curves, look: ReportSettings) -> None:
     shown = min(network.shape[-1], MODES_SHOWN)
     colours = shades(colour_of(curve.cell["architecture"], look.palette), shown)
     finest = curve.finest("theory_ignition")
-    numbers = curve.data["mode_number"].values if "mode_number" in curve.data else np.arange(1, shown + 1)
+    numbers = curve.data["mode_number"].to_numpy() if "mode_number" in curve.data else np.arange(1, shown + 1)
     for k in range(shown):
         draw(axis, curve.steps, network[:, k], "network", colours[k])
         draw(axis, curve.steps, None if twin is None else twin[:, k], "twin", INK)
         if finest and np.isfinite(finest[1][k]):
             axis.axvline(finest[1][k], color=colours[k], linewidth=1.1, linestyle=LINES["theory"]["linestyle"])
-            axis.text(finest[1][k], 1.2, f" {numbers[k]}", color=colours[k], ha="left", va="top", fontsize=8.5, fontweight="bold", clip_on=True)
+            axis.text(
+                finest[1][k], 1.2, f" {numbers[k]}", color=colours[k], ha="left", va="top", fontsize=8.5, fontweight="bold", clip_on=True
+            )
     log_axes(axis, y=False)
     axis.set(ylim=(-0.05, 1.22), yticks=[0, 0.5, 1])
     axis.set_xlim(*_window(curve.steps, network[:, :shown]))
-    axis.set_title(readable(curve.cell["architecture"]) + (f" ({TIER_NAMES[finest[0]]})" if finest else " (no prediction without training)"))
+    axis.set_title(
+        readable(curve.cell["architecture"]) + (f" ({TIER_NAMES[finest[0]]})" if finest else " (no prediction without training)")
+    )
 
 
 def _window(steps: np.ndarray, strengths: np.ndarray) -> tuple[float, float]:

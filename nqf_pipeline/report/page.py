@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,11 @@ LARGEST_SVG = 600_000
 """Bytes up to which a figure is set as text that follows light and dark; a denser one is set as its PNG."""
 _COLOURS = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--rule)", PAPER: "var(--paper)"}
 CONVENTIONS = {
-    "Loss": "squared error, mean over samples of the sum over outputs (a mean over outputs too would divide every rate by their number).",
-    "σ and ε": "σ is the standard deviation of the initial weights; ε = (degrees of freedom) σ² is the scale of the initial order parameters.",
-    "Strength of a mode": "recovered share of the target along the mode, 1 when learnt. It ignites when the strength first reaches ρ = 1/2.",
+    "Loss": "squared error, mean over samples of the sum over outputs. (A mean over outputs too would divide every rate by their number.)",
+    "σ and ε": "σ is the standard deviation of the initial weights; ε = (degrees of freedom) σ² the scale of the initial order parameters.",
+    "Strength of a mode": "recovered share of the target along the mode, 1 when learnt. A mode ignites when it first reaches ρ = 1/2.",
     "Network": "the module itself, trained. Solid lines.",
-    "Twin": "its quadratic form, trained from the same initial weights on the same batches. Dashed lines. Not a prediction: it is trained too.",
+    "Twin": "its quadratic form, trained from the same initial weights on the same batches: trained too, so no prediction. Dashed lines.",
     "Theory": "predictions made without training. Dotted lines. Four tiers, from coarse to fine:",
     "— asymptote": "ignition times as ε → 0: a fixed order of instantaneous steps.",
     "— event": "the saddle-to-saddle clock: modes grow at their invasion rate on each plateau, for features that interact.",
@@ -71,7 +72,7 @@ def write(results: Path, settings: ReportSettings) -> Path:
         conventions=CONVENTIONS,
         provenance=_provenance(findings.attributes),
         config=yaml.safe_dump(study, sort_keys=False, allow_unicode=True) if study else "",
-        css=Markup(_beside("page.css")),  # noqa: S704  (our own file)
+        css=Markup(_beside("page.css")),
     )
     write_bytes(layout.report, text.encode())
     return layout.report
@@ -100,7 +101,7 @@ def _plates(layout: Layout) -> list[Plate]:
 def _plate(folder: Path, name: str, entry: dict[str, str]) -> Plate:
     omitted = entry.get("omitted", "")
     title = entry.get("title", "")
-    body = Markup("") if omitted else _body(folder, name, title)  # noqa: S704
+    body = Markup("") if omitted else _body(folder, name, title)
     return Plate(name, HEADINGS[name], title, entry.get("caption", ""), omitted, body)
 
 
@@ -109,10 +110,10 @@ def _body(folder: Path, name: str, title: str) -> Markup:
     svg, png = folder / f"{name}.svg", folder / f"{name}.png"
     label = html.escape(title, quote=True)
     if svg.is_file() and (svg.stat().st_size <= LARGEST_SVG or not png.is_file()):
-        return Markup(inline(svg.read_text(encoding="utf-8"), name, label))  # noqa: S704  (our own drawing)
+        return Markup(inline(svg.read_text(encoding="utf-8"), name, label))
     if png.is_file():
         data = base64.b64encode(png.read_bytes()).decode()
-        return Markup(f'<img alt="{label}" src="data:image/png;base64,{data}">')  # noqa: S704
+        return Markup(f'<img alt="{label}" src="data:image/png;base64,{data}">')
     raise PageError(f"{folder}: {name} is neither there as svg nor as png, which the page needs. Add one of them to report.formats.")
 
 
@@ -128,7 +129,7 @@ def inline(svg: str, name: str, label: str) -> str:
     return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
-def _provenance(attributes: dict[str, Any]) -> list[tuple[str, str]]:
+def _provenance(attributes: Mapping[Any, Any]) -> list[tuple[str, str]]:
     """What made these numbers, from the attributes of the trajectory store."""
     known = ("package_version", "git_commit", "schema_version", "device", "precision", "threads", "lane_width", "versions")
     rows = [(name.replace("_", " "), _text(attributes[name])) for name in known if attributes.get(name) not in (None, "", [], {})]

@@ -7,9 +7,10 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from nqf_pipeline.report.canvas import Drawing, Omitted, listed, number, panels, percent
+from nqf_pipeline.report.canvas import Drawing, Omitted, panels
 from nqf_pipeline.report.data import Findings, ordered
 from nqf_pipeline.report.style import INK, MUTED, readable
+from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.study.config import ReportSettings
 

@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import seaborn as sns
 from matplotlib.colors import to_hex, to_rgb
 
 from nqf_pipeline.models import ARCHITECTURES
 
 INK, MUTED, GRID, PAPER = "#1f2329", "#6b7280", "#e3e6ea", "#fffffe"
-DARK_TEXT, LIGHT_TEXT = "#000000", "#ffffff"
-"""Text on coloured tiles: not replaced by the page."""
 
 WIDTH = 8.0
 """Inches of a figure: 768 CSS pixels, the column of the page, so that a 9-point label is read at 9 points."""
@@ -79,17 +78,9 @@ def colour_of(architecture: str, palette: str = "colorblind") -> str:
 
 def shades(colour: str, count: int) -> list[str]:
     """From dark to light in one hue: the modes of one architecture, strongest first."""
-    red, green, blue = to_rgb(colour)
-    dark = [0.45 * c for c in (red, green, blue)]
-    light = [c + 0.45 * (1.0 - c) for c in (red, green, blue)]
-    share = [i / max(count - 1, 1) for i in range(count)]
-    return [to_hex([d + s * (b - d) for d, b in zip(dark, light, strict=True)]) for s in share]
-
-
-def text_on(colour: Any) -> str:
-    """Black or white, whichever is easier to read on a tile of this colour."""
-    red, green, blue = to_rgb(colour)
-    return DARK_TEXT if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else LIGHT_TEXT
+    base = np.array(to_rgb(colour))
+    dark, light = 0.6 * base, base + 0.45 * (1.0 - base)
+    return [to_hex((float(r), float(g), float(b))) for r, g, b in np.linspace(dark, light, count)]
 
 
 def _parameters() -> dict[str, Any]:
@@ -121,7 +112,6 @@ def _parameters() -> dict[str, Any]:
         "svg.hashsalt": "nqf_pipeline",
         "svg.fonttype": "path",
         "path.simplify": True,
-        "axes.formatter.use_mathtext": True,
     }
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nqf_pipeline.report.canvas import number, percent
 from nqf_pipeline.report.data import Findings, ordered, sort
 from nqf_pipeline.report.run import group_names
 from nqf_pipeline.report.style import readable
 from nqf_pipeline.report.verdict import finest_predictions
+from nqf_pipeline.report.wording import number, percent
 
 SWEPT = ("alpha1", "alpha2", "gamma1", "gamma2", "theta", "beta")
 LONG = 24
@@ -46,15 +46,16 @@ def exponents(study: Findings) -> Table:
     table = study.exponents
     swept = [name for name in SWEPT if name in table and table[name].notna().any()]
     headers = ["task", "source", *swept, "ε", "exponent", "interval", "decades", "predicted, same window", "error", "limit", "status"]
-    rows = []
-    for _, row in table.sort_values(["task", *swept, "epsilon", "source"], ascending=[True, *[True] * len(swept), False, True]).iterrows():
+    rows: list[Sequence[str]] = []
+    for _, row in table.sort_values(["task", *swept, "epsilon", "source"], kind="stable").iterrows():
         error = row["exponent"] / row["predicted_finite"] - 1
-        rows.append(
-            [readable(row["task"]), row["source"], *(_plain(row[name]) for name in swept), number(row["epsilon"]), _fixed(row["exponent"])]
-            + [_interval(row["ci_low"], row["ci_high"]), _fixed(row["decades"], 2), _fixed(row["predicted_finite"]), percent(error)]
-            + [_fixed(row["predicted_limit"]), _status(row)]
-        )
-    note = "Exponent k of loss = A time^-k + floor in the window; predicted: the same fit, in the same window, to the theory's curve; limit: ε → 0."
+        place = [readable(row["task"]), row["source"], *(_plain(row[name]) for name in swept), number(row["epsilon"])]
+        measured = [_fixed(row["exponent"]), _interval(row["ci_low"], row["ci_high"]), _fixed(row["decades"], 2)]
+        rows.append([*place, *measured, _fixed(row["predicted_finite"]), percent(error), _fixed(row["predicted_limit"]), _status(row)])
+    note = (
+        "Exponent k of loss = A time^-k + floor in the window. Predicted: the same fit, in the same window, to the theory's curve. "
+        "Limit: ε → 0 and infinitely many modes."
+    )
     return Table("Exponents", note, headers, rows, frozenset({0, 1, len(headers) - 1}))
 
 
@@ -68,8 +69,8 @@ def plateaus(study: Findings) -> Table:
     table = study.plateaus
     headers = ["architecture", "task", "optimizer", "σ", "modes matched", "twin: median", "worst", "untrained: median", "worst", "tier"]
     note = (
-        "Relative error of the step at which a mode of the network reaches half its target: against its own trained twin, and against the finest tier that "
-        "predicts without training. Modes matched: both seen and predicted within the run, of all that are predicted or seen."
+        "Relative error of the step at which a mode of the network reaches half its target: against its own trained twin, and against the "
+        "finest tier that predicts without training. Modes matched: both seen and predicted, of all that were seen or due within the run."
     )
     rows: list[Sequence[str]] = []
     if len(table):
@@ -99,7 +100,7 @@ def cells(study: Findings) -> Table:
     frame = study.cells.assign(group=group_names(study.cells))
     states = ordered(frame["status"])
     by = ["group", "optimizer", "regime", "standing"]
-    rows = []
+    rows: list[Sequence[str]] = []
     for key, group in frame.groupby(by, sort=True):
         counts = group["status"].value_counts()
         rows.append([*(readable(str(name)) for name in key), *(str(int(counts.get(state, 0))) for state in states)])
@@ -111,11 +112,11 @@ def cells(study: Findings) -> Table:
 def troubles(study: Findings) -> Table:
     """Cells that are not done, with the step and the way out."""
     frame = study.cells[study.cells["status"] != "done"]
-    rows: list[Sequence[str]] = [
-        [row["cell"], f"{readable(row['architecture'])}, {readable(row['task'])}", readable(row["optimizer"]), number(row["sigma"]), str(row["seed"])]
-        + [row["status"].replace("_", " "), str(row["diverged_step"]) if row["diverged_step"] >= 0 else "", str(row["remedy"] or "")]
-        for _, row in frame.iterrows()
-    ]
+    rows: list[Sequence[str]] = []
+    for _, row in frame.iterrows():
+        place = [row["cell"], f"{readable(row['architecture'])}, {readable(row['task'])}", readable(row["optimizer"]), number(row["sigma"])]
+        step = str(row["diverged_step"]) if row["diverged_step"] >= 0 else ""
+        rows.append([*place, str(row["seed"]), row["status"].replace("_", " "), step, row["remedy"]])
     headers = ["cell", "what", "optimizer", "σ", "seed", "status", "step", "way out"]
     return Table("Cells that are not done", "", headers, rows, frozenset({0, 1, 2, 5, 7}))
 
@@ -130,7 +131,9 @@ def timings(study: Findings) -> Table:
     table = frame.pivot_table(index="group", columns="stage", values="seconds", aggfunc="sum", fill_value=0.0)
     table = table.loc[table.sum(axis=1).sort_values(ascending=False).index]
     shards = frame.groupby("group")["shard"].nunique()
-    rows = [[str(name), str(shards[name]), *(_fixed(value, 2) for value in row), _fixed(row.sum(), 2)] for name, row in table.iterrows()]
+    rows: list[Sequence[str]] = [
+        [str(name), str(shards[name]), *(_fixed(value, 2) for value in row), _fixed(row.sum(), 2)] for name, row in table.iterrows()
+    ]
     rows.append(["all", str(frame["shard"].nunique()), *(_fixed(value, 2) for value in table.sum()), _fixed(table.to_numpy().sum(), 2)])
     note = "Seconds of work, summed over jobs that may have run at the same time."
     return Table("Time", note, ["cells", "jobs", *map(str, table.columns), "all"], rows, frozenset({0}))

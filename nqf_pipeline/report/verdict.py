@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nqf_pipeline.report.canvas import listed, number, percent
 from nqf_pipeline.report.data import Findings, ordered
+from nqf_pipeline.report.fits import ensembles
 from nqf_pipeline.report.ignition import matched_networks
-from nqf_pipeline.report.scaling import ensembles
 from nqf_pipeline.report.style import TIER_NAMES, readable
+from nqf_pipeline.report.wording import listed, number, percent, spread
 from nqf_pipeline.store.schema import TIERS
 
 
@@ -40,14 +40,13 @@ def _twins(study: Findings) -> list[str]:
         return []
     optimizer = ordered(table["optimizer"])[0]
     table = table[table["optimizer"] == optimizer]
-    pieces = []
-    for kind in ordered(table["architecture"]):
-        error = table.loc[table["architecture"] == kind, "relative_error"].abs()
-        pieces.append(f"{readable(kind)} {percent(float(error.median()))} ({percent(float(error.max()))})")
-    sigma = number(float(table["sigma"].iloc[0]))
-    return [
-        f"At σ = {sigma} under {readable(optimizer)}, networks ignite within these shares of their twins' steps, median (worst) of {len(table)} modes: {listed(pieces)}."
-    ]
+    errors = {kind: table.loc[table["architecture"] == kind, "relative_error"].abs() for kind in ordered(table["architecture"])}
+    pieces = [f"{readable(kind)} {percent(error.median())} ({percent(error.max())})" for kind, error in errors.items()]
+    sentence = (
+        f"At σ = {number(table['sigma'].iloc[0])} under {readable(optimizer)}, networks ignite within these shares of their twins' steps, "
+        f"median (worst) of {len(table)} modes: {listed(pieces)}."
+    )
+    return [sentence]
 
 
 def finest_predictions(table: pd.DataFrame) -> pd.DataFrame:
@@ -62,9 +61,8 @@ def _clocks(study: Findings) -> str:
     table = finest_predictions(table) if len(table) else table
     if table.empty:
         return ""
-    error = table["relative_error"].abs()
     tiers = listed([TIER_NAMES[tier] for tier in TIERS if tier in set(table["tier"])])
-    return f"Predicted without training ({tiers}), they ignite within {percent(float(error.median()))} (median of {len(table)}; worst {percent(float(error.max()))})."
+    return f"Predicted without training ({tiers}), {len(table)} ignitions there are off by {spread(table['relative_error'])}."
 
 
 def _exponents(study: Findings) -> list[str]:
@@ -74,8 +72,8 @@ def _exponents(study: Findings) -> list[str]:
         error = (table["exponent"] / table["predicted_finite"] - 1).abs()
         limit = (table["exponent"] / table["predicted_limit"] - 1).abs()
         sentences.append(
-            f"{len(table)} of {len(every)} exponents of {readable(task)} are resolved; they lie within {percent(float(error.max()))} of the finite-size prediction "
-            f"(median {percent(float(error.median()))}), and {percent(float(limit.median()))} from the limit."
+            f"{len(table)} of {len(every)} exponents of {readable(task)} are resolved; they lie within {percent(error.max())} of the "
+            f"finite-size prediction (median {percent(error.median())}) and {percent(limit.median())} from the limit (median)."
         )
     return sentences
 
@@ -85,8 +83,5 @@ def _departure(cells: pd.DataFrame) -> str:
     if cells.empty or cells["sigma"].nunique() < 2:
         return ""
     medians = cells.groupby("sigma")["largest_mode_gap"].median()
-    small, large = medians.index[0], medians.index[-1]
-    return (
-        f"The largest gap in mode strength between network and twin goes from {number(round(float(medians.loc[small]), 3))} at σ = {number(float(small))} "
-        f"to {number(round(float(medians.loc[large]), 3))} at σ = {number(float(large))} (medians)."
-    )
+    pieces = [f"{number(round(medians.loc[sigma], 3))} at σ = {number(sigma)}" for sigma in (medians.index[0], medians.index[-1])]
+    return f"The largest gap in mode strength between network and twin is {listed(pieces)} (medians)."

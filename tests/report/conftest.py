@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from nqf_pipeline.store.shards import Summary, write_shard
 from nqf_pipeline.store.tables import TABLES, write_table
 
 TARGETS = np.array([1.0, 0.5, 0.25, 0.125])
-RATES = {"gd": 0.02, "momentum": 0.2, "adam": 0.05}
+RATES = {"gd": 0.02, "adam": 0.05}
 LAG = {"mlp": 0.02, "cnn": 0.03, "query_key": 0.05, "multi_head": 0.0001}
 TIERS = ("asymptote", "flow", "discrete")
 
@@ -140,18 +141,18 @@ class Row:
     """What the store asks of a cell."""
 
     variables: dict
-    values: dict
+    fields: dict
 
     @property
     def id(self):
-        return hashlib.sha256(self.values["cell"].encode()).hexdigest()[:16]
+        return hashlib.sha256(self.fields["cell"].encode()).hexdigest()[:16]
 
     @property
     def bucket(self):
-        return self.values["bucket"]
+        return self.fields["bucket"]
 
     def coordinates(self):
-        return {name: value for name, value in self.values.items() if name not in ("status", "diverged_step")}
+        return {name: value for name, value in self.fields.items() if name not in ("status", "diverged_step")}
 
     def step_grid(self):
         return self.variables["step_number"]
@@ -167,8 +168,11 @@ def datasets(cells):
         (theory if tiered else training)[name] = array
     ids = np.array([cell.id for cell in cells], dtype=object)
     for name, dtype in (("status", np.int8), ("diverged_step", np.int64)):
-        training[name] = ("cell", np.array([cell.values[name] for cell in cells], dtype))
-    label = {name: ("cell", np.full(len(cells), value, dtype=object)) for name, value in (("regime", "whitened_feedforward"), ("standing", "local"))}
+        training[name] = ("cell", np.array([cell.fields[name] for cell in cells], dtype))
+    label = {
+        name: ("cell", np.full(len(cells), value, dtype=object))
+        for name, value in (("regime", "whitened_feedforward"), ("standing", "local"))
+    }
     return xr.Dataset(training, {"cell": ids}), xr.Dataset(theory, {"cell": ids, "tier": list(TIERS), **label})
 
 
@@ -208,7 +212,8 @@ def cell_row(row):
     apart = np.flatnonzero(row.variables["divergence"] > 0.1)
     return row.coordinates() | {
         "cell": row.id,
-        "status": {1: "done", 2: "diverged"}[row.values["status"]],
+        "status": {1: "done", 2: "diverged"}[row.fields["status"]],
+        "diverged_step": row.fields["diverged_step"],
         "largest_mode_gap": gap,
         "largest_divergence": float(row.variables["divergence"].max()),
         "departure_step": float(row.variables["step_number"][apart[0]]) if len(apart) else np.inf,
@@ -249,45 +254,57 @@ def exponent_rows(coordinates, curve, sources=("network",)):
     return [base | {"source": source, "exponent": slope} for source in sources]
 
 
-def build(results, kinds=("teacher", "width", "digits", "ensemble", "fourier")):
-    """A results folder holding the named experiments only."""
-    rows, plateaus, exponents = [], [], []
+EXPERIMENTS = ("teacher", "width", "digits", "ensemble", "fourier")
 
-    def network(bucket, *arguments, **options):
-        name = f"{bucket}{arguments}"
-        variables, values, ignition = training_cell(name, *arguments, bucket=bucket, **options)
-        rows.append(Row(variables, values))
-        plateaus.extend(plateau_rows(values | {"cell": rows[-1].id}, ignition, variables["theory_ignition"]))
 
-    def law(bucket, sources, *arguments, **options):
+class Builder:
+    """Collects the cells and table rows of a study."""
+
+    def __init__(self):
+        self.rows, self.plateaus, self.exponents = [], [], []
+
+    def network(self, bucket, *arguments, **options):
+        variables, values, ignition = training_cell(f"{bucket}{arguments}", *arguments, bucket=bucket, **options)
+        self.rows.append(Row(variables, values))
+        self.plateaus.extend(plateau_rows(values | {"cell": self.rows[-1].id}, ignition, variables["theory_ignition"]))
+
+    def law(self, bucket, sources, *arguments, **options):
         variables, values, curve = power_law_cell(f"{bucket}{arguments}{options}", *arguments, bucket=bucket, **options)
-        rows.append(Row(variables, values))
+        self.rows.append(Row(variables, values))
         if values["seed"] == 0:
-            exponents.extend(exponent_rows(values, curve, sources))
+            self.exponents.extend(exponent_rows(values, curve, sources))
 
-    if "teacher" in kinds:
-        for architecture in LAG:
-            for optimizer in RATES:
-                for sigma in (0.2, 0.05, 0.01, 0.001):
-                    for seed in range(2):
-                        network(f"{architecture}_{optimizer}", architecture, optimizer, sigma, seed)
-    if "width" in kinds:
-        for width in (16, 256):
-            for sigma in (0.2, 0.05, 0.01, 0.001):
-                network(f"mlp_{width}", "mlp", "gd", sigma, 0, width=width)
-    if "digits" in kinds:
+    def teacher(self):
+        for architecture, optimizer, sigma, seed in product(LAG, RATES, (0.2, 0.01, 0.001), range(2)):
+            self.network(f"{architecture}_{optimizer}", architecture, optimizer, sigma, seed)
+
+    def width(self):
+        for width, sigma in product((16, 256), (0.2, 0.01, 0.001)):
+            self.network(f"mlp_{width}", "mlp", "gd", sigma, 0, width=width)
+
+    def digits(self):
         for architecture in ("mlp", "cnn", "multi_head"):
-            network(f"digits_{architecture}", architecture, "adam", 0.01, 0, task="digits")
-    if "ensemble" in kinds:
-        for alpha1 in (1.5, 2.0):
-            for alpha2 in (0.6, 0.8, 1.0):
-                for epsilon in (1e-6, 1e-9, 1e-12, 1e-15):
-                    law("ensemble", ("network",), epsilon, alpha1, alpha2)
-    if "fourier" in kinds:
-        for theta in (0.0, 0.5, 1.0):
-            for seed in range(2):
-                law("fourier", ("network", "twin"), 1e-6, 3.0, theta + 1.5, seed, task="fourier", theta=theta, beta=1.5)
-    write(results, rows, plateaus, exponents)
+            self.network(f"digits_{architecture}", architecture, "adam", 0.01, 0, task="digits")
+
+    def diverged(self):
+        variables, values, _ = training_cell("diverged", "mlp", "gd", 0.2, 7, bucket="mlp_gd", status=2, diverged_step=12)
+        self.rows.append(Row(variables, values))
+
+    def ensemble(self):
+        for alpha1, alpha2, epsilon in product((1.5, 2.0), (0.8, 1.0), (1e-6, 1e-9, 1e-12)):
+            self.law("ensemble", ("network",), epsilon, alpha1, alpha2)
+
+    def fourier(self):
+        for theta, seed in product((0.0, 0.5, 1.0), range(2)):
+            self.law("fourier", ("network", "twin"), 1e-6, 3.0, theta + 1.5, seed, task="fourier", theta=theta, beta=1.5)
+
+
+def build(results, kinds=EXPERIMENTS):
+    """A results folder holding the named experiments only."""
+    builder = Builder()
+    for kind in kinds:
+        getattr(builder, kind)()
+    write(results, builder.rows, builder.plateaus, builder.exponents)
     return results
 
 

@@ -1,0 +1,100 @@
+"""Measured exponents beside both predictions, and how they approach the limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, panels, source_legend
+from nqf_pipeline.report.data import Findings
+from nqf_pipeline.report.fits import ensembles, grid_points
+from nqf_pipeline.report.style import INK, LINES, MARKERS, MUTED, colour_of
+from nqf_pipeline.report.wording import number, percent, power
+from nqf_pipeline.study.config import ReportSettings
+
+PANELS = 12
+_LIMIT = (0, (6, 2))
+_APART = 0.16
+"""Names of neighbouring epsilons are at least this share of the axis apart."""
+
+
+def exponents(study: Findings, look: ReportSettings) -> Drawing | Omitted:
+    """Exponent against epsilon, one panel a grid point."""
+    tables = ensembles(study)
+    if not tables:
+        return Omitted("no fitted exponent of a power-law ensemble")
+    every = pd.concat(tables.values())
+    groups = grid_points(every)
+    shown = groups[:: -(-len(groups) // PANELS)]
+    title = _title(every)
+    height, width = grid_of(len(shown), 2 if len(shown) == 4 else 3)
+    figure, axes = panels(height, width, 1.75, title)
+    left = drop_unused(axes, len(shown))
+    for axis, (name, group) in zip(left, shown, strict=True):
+        _approach(axis, group, look)
+        axis.set_title(name)
+    for axis in left[-width:]:
+        axis.set_xlabel("ε (spaced as 1/ln(1/ε))")
+    figure.supylabel("exponent of the loss curve", fontsize=9)
+    _legend(figure, colour_of(str(every["architecture"].iloc[0]), look.palette))
+    return Drawing(figure, title, _caption(every, len(groups)))
+
+
+def _approach(axis: Axes, group: pd.DataFrame, look: ReportSettings) -> None:
+    group = group.sort_values("epsilon")
+    x = 1.0 / np.log(1.0 / group["epsilon"].to_numpy())
+    colour = colour_of(str(group["architecture"].iloc[0]), look.palette)
+    sides = np.abs([group["exponent"] - group["ci_low"], group["ci_high"] - group["exponent"]])
+    axis.plot(x, group["predicted_finite"], color=INK, marker=MARKERS["theory"], markersize=3, markerfacecolor="none", **LINES["theory"])
+    axis.errorbar(x, group["exponent"], yerr=sides, fmt=MARKERS["network"], color=colour, markersize=4.5, capsize=2, linewidth=1.2)
+    limit = float(group["predicted_limit"].iloc[0])
+    axis.axhline(limit, color=MUTED, linewidth=0.9, linestyle=_LIMIT)
+    axis.plot([0], [limit], marker="*", color=INK, markersize=8, clip_on=False, zorder=5)
+    axis.set_xlim(0, float(x.max()) * 1.12)
+    _epsilon_ticks(axis, x, group["epsilon"].to_numpy())
+    axis.margins(y=0.2)
+    axis.grid(True)
+
+
+def _epsilon_ticks(axis: Axes, x: np.ndarray, epsilon: np.ndarray) -> None:
+    """Name each epsilon at its place, from the largest down to where names would touch."""
+    kept = [(0.0, "0")]
+    for position, value in sorted(zip(x, epsilon, strict=True), reverse=True):
+        if all(abs(position - other) > _APART * x.max() for other, _ in kept):
+            kept.append((position, power(value) if value < 1e-3 else f"{value:g}"))
+    axis.set_xticks([position for position, _ in kept], [name for _, name in kept])
+
+
+def _legend(figure: Figure, colour: str) -> None:
+    line: dict[str, Any] = {"color": INK, "marker": MARKERS["theory"], "markerfacecolor": "none", "markersize": 4, **LINES["theory"]}
+    star: dict[str, Any] = {
+        "color": MUTED,
+        "marker": "*",
+        "markerfacecolor": INK,
+        "markeredgecolor": INK,
+        "markersize": 8,
+        "linestyle": _LIMIT,
+    }
+    extra = [
+        Line2D([], [], color=colour, marker=MARKERS["network"], linestyle="none", label="measured, with interval"),
+        Line2D([], [], label="predicted, same window", **line),
+        Line2D([], [], label="limit, ε → 0", **star),
+    ]
+    source_legend(figure, [], extra)
+
+
+def _title(table: pd.DataFrame) -> str:
+    error = (table["exponent"] / table["predicted_finite"] - 1).abs()
+    return f"Measured exponents lie {percent(error.median())} from their finite-size prediction (worst {percent(error.max())})"
+
+
+def _caption(table: pd.DataFrame, points: int) -> str:
+    distance = (table["exponent"] / table["predicted_limit"] - 1).abs()
+    sizes = [(value, distance[table["epsilon"] == value].median()) for value in (table["epsilon"].max(), table["epsilon"].min())]
+    steps = ", ".join(f"{percent(median)} at ε = {number(value)}" for value, median in sizes)
+    return f"{len(table)} fits over {points} grid points. Median distance from the limit: {steps}."

@@ -1,0 +1,127 @@
+"""Loss curves that end as power laws: the ensembles and the Fourier target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, panels, source_legend
+from nqf_pipeline.report.data import Curves, Findings, ordered, typical, where
+from nqf_pipeline.report.fits import AXES, ensembles, fit_of, fitted, grid_points
+from nqf_pipeline.report.learning import LOSS, draw, focus
+from nqf_pipeline.report.style import INK, MUTED, colour_of, shades
+from nqf_pipeline.report.wording import listed, number
+from nqf_pipeline.study.config import ReportSettings
+
+PANELS = 6
+TIME = "time (learning rate × step)"
+
+
+def power_laws(study: Findings, look: ReportSettings) -> Drawing | Omitted:
+    """Loss of the ensembles with the fitted window and theory, one panel a grid point, one curve an epsilon."""
+    rows = study.select()
+    groups = grid_points(rows[rows["task"].isin(list(AXES))])
+    if not groups:
+        return Omitted("no finished power-law ensemble")
+    shown = groups[:: -(-len(groups) // PANELS)]
+    title, caption = _words(ensembles(study), len(groups), len(shown))
+    height, width = grid_of(len(shown), 3)
+    figure, axes = panels(height, width, 2.0, title)
+    left = drop_unused(axes, len(shown))
+    for axis, (name, group) in zip(left, shown, strict=True):
+        first = group[group["seed"] == group["seed"].min()].sort_values("epsilon", ascending=False)
+        _law(axis, list(study.curves(first, "network_loss", "theory_loss")), study, look)
+        axis.set_title(name)
+    for axis in left[-width:]:
+        axis.set_xlabel(TIME)
+    figure.supylabel(LOSS, fontsize=9)
+    window = Line2D([], [], color=MUTED, alpha=0.3, linewidth=7, label="fitted window, smallest ε")
+    source_legend(figure, ["network", "theory"], [window, Line2D([], [], color=INK, linewidth=0.8, label="slope of the limit")])
+    return Drawing(figure, title, caption)
+
+
+def _law(axis: Axes, curves: list[Curves], study: Findings, look: ReportSettings) -> None:
+    colours = shades(colour_of(str(curves[0].cell["architecture"]), look.palette), len(curves))[::-1]
+    for colour, curve in zip(colours, curves, strict=True):
+        draw(axis, curve.time, curve.of("network_loss"), "network", colour, linewidth=2.0)
+        draw(axis, curve.time, curve.untrained("theory_loss"), "theory", INK, linewidth=1.2)
+    log_axes(axis)
+    focus(axis, curves, time=True)
+    fit = fit_of(study, curves[-1].cell)
+    if fit is not None:
+        axis.axvspan(fit["window_start"], fit["window_end"], color=MUTED, alpha=0.15, linewidth=0)
+        _guide(axis, curves[-1], fit)
+        axis.text(0.04, 0.06, f"fit {fit['exponent']:.3f}\nlimit {fit['predicted_limit']:.3f}", transform=axis.transAxes, fontsize=8.5)
+
+
+def _guide(axis: Axes, curve: Curves, fit: pd.Series) -> None:
+    """A line of the limiting slope over the window, a little above the curve."""
+    window = np.array([fit["window_start"], fit["window_end"]], float)
+    loss, later = curve.of("network_loss"), curve.time > 0
+    if loss is None:
+        return
+    middle = np.sqrt(window.prod())
+    level = np.exp(np.interp(np.log(middle), np.log(curve.time[later]), np.log(loss[later])))
+    axis.plot(window, 1.6 * level * (window / middle) ** -float(fit["predicted_limit"]), color=INK, linewidth=0.8)
+
+
+def _words(tables: dict[str, pd.DataFrame], points: int, shown: int) -> tuple[str, str]:
+    start = f"{shown} of {points} grid points; one curve per ε, darkest the smallest."
+    if not tables:
+        return "Loss of the power-law ensembles (no exponent resolved)", start
+    every = pd.concat(tables.values())
+    title = f"Losses of the ensembles fall as power laws over {every['decades'].median():.1f} decades of time (median window)"
+    return title, f"{start} Fitted exponents range from {number(every['exponent'].min())} to {number(every['exponent'].max())}."
+
+
+def fourier(study: Findings, look: ReportSettings) -> Drawing | Omitted:
+    """Fourier target: loss per theta with fitted and predicted exponents."""
+    rows = study.select()
+    rows = rows[rows["task"].str.startswith("fourier")]
+    if rows.empty:
+        return Omitted("no finished network on the Fourier target")
+    rows = typical(rows, ["theta"], {"seed"})
+    thetas = ordered(rows["theta"])
+    title, caption = _fourier_words(study, thetas)
+    height, width = grid_of(len(thetas), 3)
+    figure, axes = panels(height, width, 2.6, title, sharey=True)
+    for axis, theta in zip(drop_unused(axes, len(thetas)), thetas, strict=True):
+        curves = list(study.curves(where(rows, theta=float(theta)), "network_loss", "twin_loss", "theory_loss"))
+        _fourier_panel(axis, curves, study, look)
+        axis.set_title(f"θ = {theta:g}")
+        axis.set_xlabel(TIME)
+    figure.supylabel(LOSS, fontsize=9)
+    source_legend(figure, ["network", "twin", "theory"])
+    return Drawing(figure, title, caption)
+
+
+def _fourier_panel(axis: Axes, curves: list[Curves], study: Findings, look: ReportSettings) -> None:
+    colour = colour_of(str(curves[0].cell["architecture"]), look.palette)
+    for curve in curves[1:]:
+        draw(axis, curve.time, curve.of("network_loss"), "network", colour, alpha=0.3, linewidth=1.0)
+    main = curves[0]
+    draw(axis, main.time, main.of("network_loss"), "network", colour)
+    draw(axis, main.time, main.of("twin_loss"), "twin", INK)
+    draw(axis, main.time, main.untrained("theory_loss"), "theory", INK)
+    log_axes(axis)
+    focus(axis, curves, time=True)
+    fits = [(source, fit) for source in ("network", "twin", "theory") if (fit := fit_of(study, main.cell, source)) is not None]
+    lines = [f"{source} {fit['exponent']:.2f}" for source, fit in fits] or ["no exponent resolved"]
+    lines += [f"limit {fits[0][1]['predicted_limit']:.2f}"] if fits else []
+    axis.text(0.05, 0.05, "\n".join(lines), transform=axis.transAxes, fontsize=8.5, va="bottom")
+
+
+def _fourier_words(study: Findings, thetas: list[float]) -> tuple[str, str]:
+    pieces, networks = [], []
+    for theta in thetas:
+        fits = {source: where(fitted(study, "fourier", source), theta=float(theta)) for source in ("network", "twin")}
+        values = {source: table["exponent"].median() for source, table in fits.items() if len(table)}
+        if "network" in values:
+            networks.append(f"{values['network']:.2f} (θ = {theta:g})")
+            measured = ", ".join(f"{source} {value:.2f}" for source, value in values.items())
+            pieces.append(f"θ = {theta:g}: {measured}, limit {fits['network']['predicted_limit'].iloc[0]:.2f}")
+    if not pieces:
+        return "Fourier target: no exponent could be resolved", "Loss against time; the exponents table gives the reason."
+    return f"Fourier target: fitted exponents {listed(networks)}", f"Fitted exponents of the loss. {'; '.join(pieces)}."
