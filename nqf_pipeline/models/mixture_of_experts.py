@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import lazy_loader
 import numpy as np
 from jaxtyping import Float
 from pydantic import Field
@@ -13,6 +14,7 @@ from nqf_pipeline.models.activations import Activation, activate, is_smooth, slo
 from nqf_pipeline.models.base import Architecture
 
 Array = Any
+jax = lazy_loader.load("jax")
 
 
 class MixtureOfExperts(Architecture):
@@ -43,7 +45,7 @@ class MixtureOfExperts(Architecture):
         experts, router = self.factors(weights)
         gates = activate(self.activation, router.T @ encoded)
         mixed = (experts @ gates).reshape(self.outputs, self.inputs, -1)
-        return (mixed * encoded[None]).sum(1)
+        return jax.numpy.einsum("odm,dm->om", mixed, encoded)
 
     def factors(self, weights: Array) -> tuple[Array, Array]:
         return weights[self.inputs :], weights[: self.inputs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import lazy_loader
 import numpy as np
 from jaxtyping import Float
 from pydantic import Field
@@ -13,6 +14,7 @@ from nqf_pipeline.models.attention import attention
 from nqf_pipeline.models.base import Architecture
 
 Array = Any
+jax = lazy_loader.load("jax")
 READOUT_SEED = 20260813
 """The readouts are part of the architecture: every cell, seed and study uses the same ones."""
 
@@ -55,7 +57,7 @@ class QueryKey(Architecture):
     def network(self, weights: Array, encoded: Array) -> Float[Array, "outputs samples"]:
         keys, queries = (factor.reshape(self.dimension, self.key_size, self.width) for factor in self.factors(weights))
         attended = attention(keys, queries, encoded[: self.dimension]).sum(0)
-        return (encoded[self.dimension :] * attended[None]).sum(1)
+        return jax.numpy.einsum("onm,nm->om", encoded[self.dimension :], attended)
 
     def factors(self, weights: Array) -> tuple[Array, Array]:
         half = self.dimension * self.key_size
