@@ -35,10 +35,10 @@ def recursion(
     result = np.empty((len(drive), step_number.shape[1], *drive.shape[1:]))
     for lanes in _chunks(np.asarray(step_number), drive[0].size):
         padded = np.resize(lanes, _lane_count(len(lanes), drive[0].size))
-        # Lanes that only fill the chunk take no steps: they follow the shortest one.
-        steps = np.array(step_number[padded])
+        # A chunk that is not full is filled up by repeating its cells.
+        steps = np.asarray(step_number)[padded]
         part = [np.moveaxis(array[padded], -1, 0) for array in (drive, coupling, amplitude)]
-        scalars = [np.broadcast_to(array, len(drive))[padded][:, None] for array in (learning_rate, momentum)]
+        scalars = [np.broadcast_to(array, len(drive))[padded][None, :, None] for array in (learning_rate, momentum)]
         with jax.enable_x64(True):
             waits = np.diff(steps, prepend=0, axis=1).T
             found = _march(*(jnp.asarray(array, jnp.float64) for array in (*part, *scalars)), jnp.asarray(waits, jnp.int64))
@@ -63,16 +63,16 @@ def _march(
     drive: Float[Array, "members cells groups"],
     coupling: Float[Array, "members cells groups"],
     amplitude: Float[Array, "members cells groups"],
-    learning_rate: Float[Array, "cells 1"],
-    momentum: Float[Array, "cells 1"],
+    learning_rate: Float[Array, "1 cells 1"],
+    momentum: Float[Array, "1 cells 1"],
     waits: Int[Array, "records cells"],
 ) -> Float[Array, "records members cells groups"]:
     """z after each wait; a lane that has waited long enough stands still until the others have, too."""
 
     def one_step(count: Array, state: tuple[Array, Array], wait: Array) -> tuple[Array, Array]:
         w, m = state
-        live = (count < wait)[:, None]
-        crowd = (coupling * w * w).sum(0)
+        live = (count < wait)[None, :, None]
+        crowd = (coupling * w * w).sum(0, keepdims=True)
         m_next = momentum * m + w * (drive - 0.5 * coupling * crowd)
         return w + jnp.where(live, learning_rate, 0.0) * m_next, jnp.where(live, m_next, m)
 
