@@ -114,6 +114,16 @@ def test_all_cells_of_a_bucket_missing(results: Path, cells: list[str]) -> None:
     assert node["status"].values.tolist() == [Status.missing]
 
 
+def test_theory_that_says_nothing_has_no_tier(tmp_path: Path, cells: list[str]) -> None:
+    write_shard(tmp_path / "shards/a.zarr.zip", training(cells), Summary(bucket="mlp_64"))
+    silent = theory(cells).isel(tier=[]).assign_coords(regime=("cell", np.array(["weights"] * 4, object)))
+    write_shard(tmp_path / "theory/a.zarr.zip", silent, Summary(bucket="mlp_64"), kind="theory")
+    merge(tmp_path, rows(cells), ROOT)
+    node = open_study(tmp_path).trajectories["mlp_64"]
+    assert "tier" not in node.dims
+    assert set(node["regime"].values.tolist()) == {"weights"}
+
+
 def test_fewer_cells_wanted_than_run(results: Path, cells: list[str]) -> None:
     merge(results, rows(cells)[:3], ROOT)
     assert open_study(results).trajectories["mlp_64"].sizes["cell"] == 3

@@ -1,0 +1,155 @@
+"""The analysis of a study: every table from the merged store, one batch of cells at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from dask.base import compute
+from dask.delayed import delayed
+
+from nqf_pipeline.analysis.departure import departure
+from nqf_pipeline.analysis.exponents import exponent_rows
+from nqf_pipeline.analysis.ignition import valid_records
+from nqf_pipeline.analysis.plateaus import plateau_rows
+from nqf_pipeline.errors import WorkError
+from nqf_pipeline.store.open import open_study
+from nqf_pipeline.store.schema import SCALARS, Status
+from nqf_pipeline.store.shards import shard_records
+from nqf_pipeline.store.tables import TABLES, write_table
+from nqf_pipeline.study.config import AnalysisSettings
+
+BATCH_BYTES = 64 * 2**20
+"""Trajectories that one task holds in memory; a setting with all its seeds is never split."""
+_SAME_SETTING = frozenset({"cell", "seed", "steps", "experiment", "regime", "standing", *SCALARS})
+"""Coordinates in which the cells of one setting may differ."""
+TABLES_WRITTEN = ("exponents", "plateaus", "cells", "timings")
+Frames = dict[str, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some settings of one bucket: positions of their cells in the node, one array a setting."""
+
+    bucket: str
+    settings: list[np.ndarray]
+
+
+def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
+    """Write the tables of a study from its merged store; returns them. Missing and diverged cells are rows with their status."""
+    results = Path(results)
+    settings = settings or AnalysisSettings()
+    study = open_study(results, allow_partial=True)
+    nodes = {name: node.to_dataset() for name, node in study.trajectories.children.items()}
+    coordinates = {name: cell_coordinates(node, name) for name, node in nodes.items()}
+    tasks = [
+        delayed(_analyse_batch, pure=False)(nodes[batch.bucket], coordinates[batch.bucket], batch, settings)
+        for name in nodes
+        for batch in batches(nodes[name], coordinates[name], name)
+    ]
+    try:
+        parts: tuple[Frames, ...] = compute(*tasks, scheduler="threads")
+    except (ValueError, OSError) as error:
+        raise WorkError(
+            f"{results}: the analysis failed ({error}). If the store is damaged, open_study(path, verify=True) names the file; "
+            "deleting trajectories.zarr and starting the workflow again merges the shards anew."
+        ) from error
+    frames = {name: _together([part[name] for part in parts]) for name in ("exponents", "plateaus", "cells")}
+    frames["timings"] = timings(results)
+    return {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
+
+
+def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    filled = [part for part in parts if len(part)]
+    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
+
+
+def cell_coordinates(node: xr.Dataset, bucket: str) -> pd.DataFrame:
+    """Coordinates of the cells of a node, one row each, in order; status and other scalars are left to the tables."""
+    names = [name for name, array in node.coords.items() if array.dims == ("cell",) and name not in {*SCALARS, "regime", "standing"}]
+    loaded = node.coords.to_dataset()[names].load(scheduler="synchronous")
+    columns: dict[str, Any] = {}
+    for name in names:
+        values = loaded[name].to_numpy()
+        columns[str(name)] = values.astype(object) if values.dtype.kind in "OUT" else values
+    return pd.DataFrame(columns).assign(bucket=bucket)
+
+
+def batches(node: xr.Dataset, coordinates: pd.DataFrame, bucket: str) -> Iterator[Batch]:
+    """Settings of a node, as many together as `BATCH_BYTES` allow."""
+    keys = [name for name in coordinates.columns if name not in _SAME_SETTING]
+    groups = coordinates.groupby(keys, dropna=False, sort=False).indices if len(coordinates) else {}
+    most = max(BATCH_BYTES * node.sizes["cell"] // max(node.nbytes, 1), 1)
+    batch: list[np.ndarray] = []
+    for cells in groups.values():
+        if batch and sum(map(len, batch)) + len(cells) > most:
+            yield Batch(bucket, batch)
+            batch = []
+        batch.append(np.sort(cells))
+    if batch:
+        yield Batch(bucket, batch)
+
+
+def _analyse_batch(node: xr.Dataset, coordinates: pd.DataFrame, batch: Batch, settings: AnalysisSettings) -> Frames:
+    order = np.concatenate(batch.settings)
+    cells = np.sort(order)
+    loaded = node.isel(cell=cells).load(scheduler="synchronous")
+    own = coordinates.iloc[cells].reset_index(drop=True)
+    places = [np.searchsorted(cells, setting) for setting in batch.settings]
+    exponents = [exponent_rows(loaded.isel(cell=p), own.iloc[p].reset_index(drop=True), settings) for p in places]
+    run = np.flatnonzero(loaded["status"].to_numpy() != Status.missing)
+    plateaus = plateau_rows(loaded.isel(cell=run), own.iloc[run].reset_index(drop=True), settings.rho)
+    return {"exponents": _together(exponents), "plateaus": plateaus, "cells": cell_rows(loaded, own)}
+
+
+def cell_rows(dataset: xr.Dataset, coordinates: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell: what became of it, and where its twin left it."""
+    found = departure(dataset)
+    status = [Status(int(value)) for value in dataset["status"].to_numpy()]
+    columns: dict[str, Any] = {
+        "status": [value.name for value in status],
+        "remedy": [value.remedy for value in status],
+        "diverged_step": dataset["diverged_step"].to_numpy(),
+        "regime": dataset["regime"].to_numpy().astype(object),
+        "standing": dataset["standing"].to_numpy().astype(object),
+        "departure_step": found.step,
+        "largest_divergence": found.largest_divergence,
+        "largest_mode_gap": found.largest_mode_gap,
+        **_final(dataset),
+    }
+    return pd.concat([coordinates, pd.DataFrame(columns)], axis=1)
+
+
+def _final(dataset: xr.Dataset) -> dict[str, np.ndarray]:
+    """Losses at the last step at which network and twin are finite."""
+    losses = {name: dataset[name].to_numpy() for name in ("network_loss", "twin_loss")}
+    valid = np.logical_and.reduce([valid_records(values) for values in losses.values()])
+    last = np.maximum(valid.sum(1, keepdims=True) - 1, 0)
+    ran = valid[:, 0]
+    values = {"last_step": dataset["step_number"].to_numpy().astype(float), **losses}
+    return {name: np.where(ran, np.take_along_axis(array, last, 1)[:, 0], np.nan) for name, array in values.items()}
+
+
+def timings(results: Path) -> pd.DataFrame:
+    """Seconds by shard and stage, from the summaries that jobs wrote."""
+    rows = []
+    for folder in ("shards", "theory"):
+        for path, record in shard_records(results / folder):
+            shared = {
+                "bucket": record.bucket,
+                "shard": path.name.removesuffix(".zarr.zip"),
+                "kind": record.kind,
+                "cells": len(record.cells),
+                "bytes": record.bytes,
+                "device": record.device,
+                "precision": record.precision,
+                "threads": np.nan if record.threads is None else record.threads,
+                "lane_width": np.nan if record.lane_width is None else record.lane_width,
+            }
+            rows += [{**shared, "stage": stage, "seconds": seconds} for stage, seconds in record.timings.items()]
+    return pd.DataFrame(rows, columns=[column.name for column in TABLES["timings"]])

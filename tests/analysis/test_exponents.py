@@ -1,0 +1,168 @@
+"""Exponents: the fit recovers what made the curve, the interval covers, and what is not resolved says why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nqf_pipeline.analysis.exponents import Curves, _curves, estimate, exponent_rows, fit_window, interval
+from nqf_pipeline.analysis.powerlaw import fit
+from nqf_pipeline.analysis.windows import Unresolved, window
+from nqf_pipeline.study.config import AnalysisSettings, WindowRule
+from tests.analysis.synthetic import dataset, power_law
+
+SETTINGS = AnalysisSettings()
+SHORT = AnalysisSettings(window=WindowRule(first_mode=3, last_share=0.2))
+
+
+def rows(curves: list, analysis: AnalysisSettings = SETTINGS, rate: float = 1e-3, **coords: object) -> pd.DataFrame:
+    data = dataset(curves, rate=rate)
+    coordinates = pd.DataFrame({"cell": data["cell"].to_numpy(), "seed": range(len(curves)), "steps": 1, "experiment": "x", "alpha1": 2.0})
+    return exponent_rows(data.assign_coords(**coords), coordinates, analysis).set_index("source")
+
+
+@settings(max_examples=40, deadline=None)
+@given(exponent=st.floats(0.3, 3.0), amplitude=st.floats(1e-3, 1e3), share=st.floats(1e-3, 0.8))
+def test_fit_recovers_exponent_amplitude_and_floor(exponent: float, amplitude: float, share: float) -> None:
+    time = np.geomspace(5, 5000, 120)
+    floor = share * amplitude * time[60] ** -exponent
+    loss = amplitude * time**-exponent + floor
+    for known, tolerance in ((floor, 1e-8), (None, 1e-4)):
+        found = fit(time, loss, known)
+        assert found.exponent == pytest.approx(exponent, rel=tolerance)
+        assert found.amplitude == pytest.approx(amplitude, rel=20 * tolerance)
+        assert found.floor == pytest.approx(floor, rel=20 * tolerance)
+        np.testing.assert_allclose(found(time), loss, rtol=1e-4)
+
+
+def test_ignoring_a_floor_is_visibly_wrong() -> None:
+    time = np.geomspace(5, 5000, 120)
+    loss = time**-1.0 + 1e-3
+    assert fit(time, loss, 0.0).exponent < 0.9
+    assert fit(time, loss, None).exponent == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("alpha1", [1.5, 2.0, 3.0])
+@pytest.mark.parametrize("alpha2", [0.5, 0.8, 1.5])
+def test_the_grid_of_the_paper_is_resolved_and_approaches_the_limit(alpha1: float, alpha2: float) -> None:
+    limit = (alpha1 - 1) / alpha2
+    errors = []
+    for epsilon in (1e-4, 1e-10):
+        row = rows([power_law(alpha1, alpha2, epsilon)]).loc["network"]
+        assert row["status"] == "ok", row["reason"]
+        assert row["ci_low"] <= row["exponent"] <= row["ci_high"]
+        assert row["ci_method"] == "subwindows"
+        assert row["relative_error"] == pytest.approx(0, abs=1e-12)
+        errors.append(abs(row["exponent"] / limit - 1))
+    assert errors[1] <= errors[0] + 1e-3
+    assert errors[1] < (0.2 if alpha1 == 1.5 else 0.03)
+
+
+def test_measured_and_predicted_share_the_window() -> None:
+    """A slower network is fitted in its own, later window, and so is the prediction for it."""
+    curve = power_law(2.0, 0.8, 1e-6)
+    slow = (curve[0], *(values for values in power_law(2.0, 0.8, 1e-9)[1:]))
+    data = dataset([curve], rate=1e-3, network=[slow])
+    coordinates = pd.DataFrame({"cell": data["cell"].to_numpy(), "seed": [0]})
+    found = exponent_rows(data, coordinates, SETTINGS).set_index("source")
+    assert found.loc["network", "window_start"] != found.loc["twin", "window_start"]
+    theory = dict(_curves(data, 0.5))["theory"]
+    where = window(dict(_curves(data, 0.5))["network"].ignition, theory.number, theory.time, SETTINGS.window)
+    assert found.loc["network", "predicted_finite"] == fit_window(theory, where).exponent
+    assert found.loc["network", "relative_error"] != 0
+
+
+def test_the_interval_covers_the_exponent_of_many_seeds() -> None:
+    """Random seeds of the modes (chi-square with 1 degree of freedom), 5 runs a setting."""
+    rng = np.random.default_rng(7)
+
+    def seeds(count: int) -> Curves:
+        curves = [power_law(2.0, 1.0, 1e-6, modes=200, draws=rng.chisquare(1, 200)) for _ in range(count)]
+        return dict(_curves(dataset(curves, rate=1e-3), 0.5))["network"]
+
+    truth = estimate(seeds(300), SHORT.window)[0].exponent
+    covered, methods = [], []
+    for _ in range(60):
+        curves = seeds(5)
+        law, where = estimate(curves, SHORT.window)
+        low, high, method = interval(curves, where, law.exponent, SHORT)
+        covered.append(low <= truth <= high)
+        methods.append(method)
+        assert high - low < 0.4
+    assert np.mean(covered) >= 0.87
+    assert "jackknife_t" in methods
+
+
+def test_one_row_per_curve_with_the_limit() -> None:
+    curve = power_law(2.0, 0.8, 1e-6)
+    found = rows([curve] * 3, exponent_limit=("cell", np.full(3, 1.25)))
+    assert list(found.index) == ["network", "twin", "theory"]
+    assert (found["predicted_limit"] == 1.25).all()
+    assert (found["seeds"] == 3).all()
+    assert found.loc["network", "ignitions"] == 97
+    assert found.loc["network", "decades"] == pytest.approx(0.8 * np.log10(100 / 3), rel=0.05)
+
+
+def test_a_known_floor_is_taken_off_and_a_wrong_one_is_fitted() -> None:
+    time, loss, strength = power_law(2.0, 0.8, 1e-6)
+    plain = rows([(time, loss, strength)]).loc["network"]
+    lifted = dataset([(time, loss + 0.01, strength)], rate=1e-3)
+    coordinates = pd.DataFrame({"cell": lifted["cell"].to_numpy(), "seed": [0]})
+    known = exponent_rows(lifted.assign(loss_floor=("cell", [0.01])), coordinates, SETTINGS).iloc[0]
+    assert known["exponent"] == pytest.approx(plain["exponent"], rel=1e-9)
+    assert known["floor"] == 0.01
+    fitted = exponent_rows(lifted.drop_vars("loss_floor"), coordinates, SETTINGS).iloc[0]
+    assert fitted["floor"] == pytest.approx(0.01, rel=0.03)
+    below = exponent_rows(lifted.assign(loss_floor=("cell", [0.02])), coordinates, SETTINGS).iloc[0]
+    assert below["floor"] == fitted["floor"]
+
+
+def unresolved(curves: list, **changes: object) -> str:
+    row = rows(curves, AnalysisSettings(window=WindowRule(**changes))).loc["network"]
+    assert row["status"] == "not_resolved"
+    return str(row["reason"])
+
+
+def test_reasons() -> None:
+    curve = power_law(2.0, 0.8, 1e-6)
+    early = tuple(values[:120] for values in curve)
+    assert "too few modes: 4 in all" in unresolved([power_law(2.0, 0.8, 1e-6, modes=4)])
+    assert "did not ignite within the run" in unresolved([early])
+    assert "too few decades" in unresolved([curve], decades=3.0)
+    assert "too few points" in unresolved([tuple(values[::20] for values in curve)])
+    bent = (curve[0], curve[1] * np.maximum(curve[0] / 200, 1) ** -2.0, curve[2])
+    assert "unstable slope" in unresolved([bent])
+    flat = (curve[0], 1.0 + 1e-3 * curve[1], curve[2])
+    assert "plateau" in unresolved([flat])
+    broken = (curve[0], np.where(curve[0] > 300, np.nan, curve[1]), curve[2])
+    assert "the loss is not finite in the window" in unresolved([broken])
+
+
+def test_cells_that_did_not_finish_do_not_count() -> None:
+    curve = power_law(2.0, 0.8, 1e-6)
+    data = dataset([curve, curve], rate=1e-3)
+    coordinates = pd.DataFrame({"cell": data["cell"].to_numpy(), "seed": [0, 1]})
+    half = exponent_rows(data.assign(status=("cell", np.array([1, 2], "int8"))), coordinates, SETTINGS)
+    assert half["seeds"].tolist() == [1, 1, 1]
+    none = exponent_rows(data.assign(status=("cell", np.array([0, 2], "int8"))), coordinates, SETTINGS)
+    assert none["reason"].tolist() == ["no cell of this setting finished"] * 2
+
+
+def test_seeds_on_different_grids_meet_on_a_common_one() -> None:
+    curves = [power_law(2.0, 0.8, 1e-6), power_law(2.0, 0.8, 1e-6, late=0.25)]
+    assert rows(curves).loc["network", "exponent"] == pytest.approx(rows(curves[:1]).loc["network", "exponent"], rel=1e-3)
+
+
+def test_the_window_waits_for_its_modes() -> None:
+    number = np.array([1, 2, 3, 5, 10, 100])
+    time = np.geomspace(1, 1e4, 200)
+    ignition = 10.0 * number[None] ** 1.0
+    found = window(ignition, number, time, WindowRule(first_mode=3, last_share=0.5, decades=0.5))
+    assert (found.start, found.end) == (pytest.approx(30), pytest.approx(500))
+    later = np.where(number > 10, np.nan, ignition)
+    assert window(later, number, time, WindowRule(last_share=0.5)).end == time[-1]
+    with pytest.raises(Unresolved, match="mode 3 did not ignite"):
+        window(np.where(number > 2, np.nan, ignition), number, time, WindowRule(last_share=0.5))
