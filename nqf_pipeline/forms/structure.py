@@ -107,7 +107,7 @@ class BilinearStructure(Structure):
         """K_(ab)(cd) = mean of (sum_o a_oa a_oc) b_b b_d: outputs are summed before the product over samples."""
         rows, columns = self.left.shape[1], self.right.shape[0]
         _refuse_dense(rows * columns)
-        lefts = (self.left[:, :, None] * self.left[:, None]).sum(0).reshape(-1, self.samples)
+        lefts = sum(left[:, None] * left[None] for left in self.left).reshape(-1, self.samples)
         rights = (self.right[:, None] * self.right[None]).reshape(-1, self.samples)
         moment = (lefts @ rights.T / self.samples).reshape(rows, rows, columns, columns)
         return "dense", moment.transpose(0, 2, 1, 3).reshape(rows * columns, -1)

@@ -61,7 +61,8 @@ def _(structure: BilinearStructure) -> int:
 def _(structure: BilinearStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
     """Left directions lie in the span that the outputs read best: others would ignite by the noise of finite data."""
     count, outputs = len(strengths), len(structure.offset)
-    seen = (structure.left[:, :, None] * structure.left[:, None]).sum(0).mean(-1)
+    rows = np.moveaxis(structure.left, 1, 0).reshape(structure.left.shape[1], -1)
+    seen = rows @ rows.T
     span = np.linalg.eigh(seen)[1][:, -max(count, outputs) :]
     return _two_sided(span @ haar(span.shape[1], count, rng), haar(len(structure.right), count, rng), strengths)
 

@@ -133,9 +133,9 @@ def test_mixture_teacher_is_symmetric_where_only_that_shows() -> None:
 
 def test_query_key_modes_lie_where_the_readouts_look() -> None:
     architecture = QueryKey()
-    drawn = problem(Teacher(samples=20_000, test_samples=1), architecture)
+    drawn = problem(Teacher(samples=4_000, test_samples=1), architecture)
     inside = architecture.readouts @ drawn.modes.left
-    np.testing.assert_allclose((inside**2).sum(0), np.ones(4), atol=0.02)
+    np.testing.assert_allclose((inside**2).sum(0), np.ones(4), atol=0.05)
 
 
 def test_more_modes_than_rank_are_refused() -> None:
