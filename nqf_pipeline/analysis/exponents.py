@@ -7,6 +7,8 @@ finite epsilon, finite number of modes and the window do to a straight line; wha
 The interval is the wider of two: a t-interval from the delete-one jackknife over seeds, which repeats everything, choice of the window
 included (`jackknife_t`), and the range of exponents over windows with a quarter of the length cut off (`subwindows`), the only
 one where a setting has one seed or its seeds do not differ.
+
+Settings with fewer modes than any window needs (a teacher of rank 4) pose no question of scaling and have no rows.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from scipy.stats import t as student
 from nqf_pipeline.analysis.ignition import measure
 from nqf_pipeline.analysis.plateaus import predicted
 from nqf_pipeline.analysis.powerlaw import PowerLaw, fit
-from nqf_pipeline.analysis.windows import Unresolved, Window, window
+from nqf_pipeline.analysis.windows import MODES, Unresolved, Window, window
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.study.config import AnalysisSettings, WindowRule
 
@@ -104,6 +106,8 @@ def _verify(curves: Curves, where: Window, law: PowerLaw) -> None:
 
 def exponent_rows(dataset: xr.Dataset, coordinates: pd.DataFrame, settings: AnalysisSettings) -> pd.DataFrame:
     """Rows of one setting: `dataset` holds its seeds (loaded), `coordinates` one row a cell."""
+    if dataset["mode_number"].to_numpy().max(initial=0) < settings.window.first_mode + MODES:
+        return pd.DataFrame()
     done = np.flatnonzero(dataset["status"].to_numpy() == Status.done)
     key = coordinates.iloc[0].drop(labels=["cell", "seed", "steps", "experiment"], errors="ignore").to_dict()
     if not len(done):

@@ -129,7 +129,7 @@ def unresolved(curves: list, **changes: object) -> str:
 def test_reasons() -> None:
     curve = power_law(2.0, 0.8, 1e-6)
     early = tuple(values[:120] for values in curve)
-    assert "too few modes: 4 in all" in unresolved([power_law(2.0, 0.8, 1e-6, modes=4)])
+    assert "too few modes: 8 in all" in unresolved([power_law(2.0, 0.8, 1e-6, modes=8)])
     assert "did not ignite within the run" in unresolved([early])
     assert "too few decades" in unresolved([curve], decades=3.0)
     assert "too few points" in unresolved([tuple(values[::20] for values in curve)])
@@ -139,6 +139,11 @@ def test_reasons() -> None:
     assert "plateau" in unresolved([flat])
     broken = (curve[0], np.where(curve[0] > 300, np.nan, curve[1]), curve[2])
     assert "the loss is not finite in the window" in unresolved([broken])
+
+
+def test_a_few_modes_pose_no_question_of_scaling() -> None:
+    data = dataset([power_law(2.0, 0.8, 1e-6, modes=4)], rate=1e-3)
+    assert exponent_rows(data, pd.DataFrame({"cell": data["cell"].to_numpy()}), SETTINGS).empty
 
 
 def test_cells_that_did_not_finish_do_not_count() -> None:
