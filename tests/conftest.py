@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 from nqf_pipeline.models import CNN, MLP, Architecture, Diagonal, FourierMLP, MixtureOfExperts, MultiHead, PhaseRetrieval, QueryKey
 
@@ -13,6 +14,9 @@ from nqf_pipeline.models import CNN, MLP, Architecture, Diagonal, FourierMLP, Mi
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# Matrices here are small: on a busy machine BLAS threads cost a hundred times what they save (scikit-learn brings threadpoolctl).
+threadpool_limits(limits=1, user_api="blas")
 
 # Examples are the same in every run; a compilation inside an example is no reason to fail it.
 settings.register_profile(
