@@ -59,7 +59,10 @@ def _(structure: BilinearStructure) -> int:
 
 @random_modes.register
 def _(structure: BilinearStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
-    """Left directions lie in the span that the outputs read best: others would ignite by the noise of finite data."""
+    """Left directions lie in the span that the outputs read best, where the data weigh all directions alike.
+
+    A choice of this project: in the whole space the modes are learnt as well, but a weaker one may ignite before a stronger one.
+    """
     count, outputs = len(strengths), len(structure.offset)
     rows = np.moveaxis(structure.left, 1, 0).reshape(structure.left.shape[1], -1)
     seen = rows @ rows.T
