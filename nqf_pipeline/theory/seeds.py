@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 Array = Any
-EMPTY = 1e-12
-"""A remainder below this share of the largest seed is rounding: no degree of freedom is left for the mode."""
+EMPTY = 1e-24
+"""A remainder below this share of the largest seed is squared rounding: no degree of freedom is left for the mode."""
 NO_RATE = 1e-9
 """Rates below this share of the largest are rounding: G* has no such mode."""
 EQUAL = 1e-6
