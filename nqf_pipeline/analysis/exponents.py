@@ -104,9 +104,14 @@ def _verify(curves: Curves, where: Window, law: PowerLaw) -> None:
 # ---- rows
 
 
+def has_scaling(dataset: xr.Dataset, rule: WindowRule) -> bool:
+    """Whether some window could hold enough modes."""
+    return bool(dataset["mode_number"].to_numpy().max(initial=0) >= rule.first_mode + MODES)
+
+
 def exponent_rows(dataset: xr.Dataset, coordinates: pd.DataFrame, settings: AnalysisSettings) -> pd.DataFrame:
     """Rows of one setting: `dataset` holds its seeds (loaded), `coordinates` one row a cell."""
-    if dataset["mode_number"].to_numpy().max(initial=0) < settings.window.first_mode + MODES:
+    if not has_scaling(dataset, settings.window):
         return pd.DataFrame()
     done = np.flatnonzero(dataset["status"].to_numpy() == Status.done)
     key = coordinates.iloc[0].drop(labels=["cell", "seed", "steps", "experiment"], errors="ignore").to_dict()

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from dask.base import compute
-from dask.delayed import delayed
+from dask.delayed import Delayed, delayed
 
 from nqf_pipeline.analysis.departure import departure
-from nqf_pipeline.analysis.exponents import exponent_rows
+from nqf_pipeline.analysis.exponents import exponent_rows, has_scaling
 from nqf_pipeline.analysis.ignition import valid_records
 from nqf_pipeline.analysis.plateaus import plateau_rows
 from nqf_pipeline.errors import WorkError
-from nqf_pipeline.store.open import open_study
+from nqf_pipeline.store.open import open_trajectories
 from nqf_pipeline.store.schema import SCALARS, Status
 from nqf_pipeline.store.shards import shard_records
 from nqf_pipeline.store.tables import TABLES, write_table
@@ -28,6 +28,10 @@ BATCH_BYTES = 64 * 2**20
 """Trajectories that one task holds in memory; a setting with all its seeds is never split."""
 _SAME_SETTING = frozenset({"cell", "seed", "steps", "experiment", "regime", "standing", *SCALARS})
 """Coordinates in which the cells of one setting may differ."""
+READ = (
+    *("network_loss", "twin_loss", "divergence", "network_mode", "twin_mode", "step_number", "time", "mode_number"),
+    *("theory_loss", "theory_mode", "theory_ignition"),
+)
 TABLES_WRITTEN = ("exponents", "plateaus", "cells", "timings")
 Frames = dict[str, pd.DataFrame]
 
@@ -44,14 +48,11 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
     """Write the tables of a study from its merged store; returns them. Missing and diverged cells are rows with their status."""
     results = Path(results)
     settings = settings or AnalysisSettings()
-    study = open_study(results, allow_partial=True)
-    nodes = {name: node.to_dataset() for name, node in study.trajectories.children.items()}
-    coordinates = {name: cell_coordinates(node, name) for name, node in nodes.items()}
-    tasks = [
-        delayed(_analyse_batch, pure=False)(nodes[batch.bucket], coordinates[batch.bucket], batch, settings)
-        for name in nodes
-        for batch in batches(nodes[name], coordinates[name], name)
-    ]
+    tasks = []
+    for name, tree in open_trajectories(results, allow_partial=True).children.items():
+        node = tree.to_dataset()
+        coordinates, measured = cell_coordinates(node, name), measured_variables(node)
+        tasks += [_task(measured, coordinates, batch, settings) for batch in batches(measured, coordinates, name)]
     try:
         parts: tuple[Frames, ...] = compute(*tasks, scheduler="threads")
     except (ValueError, OSError) as error:
@@ -64,6 +65,11 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
     return {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
 
 
+def _task(node: xr.Dataset, coordinates: pd.DataFrame, batch: Batch, settings: AnalysisSettings) -> Delayed:
+    """One batch as a task; the lazily opened node travels as it is, and is read inside."""
+    return delayed(lambda: _analyse_batch(node, coordinates, batch, settings), pure=False)()
+
+
 def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
     filled = [part for part in parts if len(part)]
     return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
@@ -72,12 +78,18 @@ def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
 def cell_coordinates(node: xr.Dataset, bucket: str) -> pd.DataFrame:
     """Coordinates of the cells of a node, one row each, in order; status and other scalars are left to the tables."""
     names = [name for name, array in node.coords.items() if array.dims == ("cell",) and name not in {*SCALARS, "regime", "standing"}]
-    loaded = node.coords.to_dataset()[names].load(scheduler="synchronous")
+    loaded = node.coords.to_dataset()[names].load()
     columns: dict[str, Any] = {}
     for name in names:
         values = loaded[name].to_numpy()
         columns[str(name)] = values.astype(object) if values.dtype.kind in "OUT" else values
     return pd.DataFrame(columns).assign(bucket=bucket)
+
+
+def measured_variables(node: xr.Dataset) -> xr.Dataset:
+    """The part of a node that measurements read."""
+    kept = {*READ, *SCALARS, "regime", "standing", "cell", "tier"}
+    return node.drop_vars([name for name in node.variables if name not in kept])
 
 
 def batches(node: xr.Dataset, coordinates: pd.DataFrame, bucket: str) -> Iterator[Batch]:
@@ -98,9 +110,9 @@ def batches(node: xr.Dataset, coordinates: pd.DataFrame, bucket: str) -> Iterato
 def _analyse_batch(node: xr.Dataset, coordinates: pd.DataFrame, batch: Batch, settings: AnalysisSettings) -> Frames:
     order = np.concatenate(batch.settings)
     cells = np.sort(order)
-    loaded = node.isel(cell=cells).load(scheduler="synchronous")
+    loaded = (node if len(cells) == node.sizes["cell"] else node.isel(cell=cells)).load()
     own = coordinates.iloc[cells].reset_index(drop=True)
-    places = [np.searchsorted(cells, setting) for setting in batch.settings]
+    places = [np.searchsorted(cells, setting) for setting in batch.settings] if has_scaling(loaded, settings.window) else []
     exponents = [exponent_rows(loaded.isel(cell=p), own.iloc[p].reset_index(drop=True), settings) for p in places]
     run = np.flatnonzero(loaded["status"].to_numpy() != Status.missing)
     plateaus = plateau_rows(loaded.isel(cell=run), own.iloc[run].reset_index(drop=True), settings.rho)

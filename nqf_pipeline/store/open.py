@@ -61,16 +61,20 @@ def open_study(path: str | Path, allow_partial: bool = False, verify: bool = Fal
     Refuses a study with missing cells unless `allow_partial`; they then are rows of NaN with status `missing`. Sizes of all files are
     compared with the listing; `verify` compares their checksums too.
     """
-    path = Path(path)
+    return Study(Path(path), open_trajectories(Path(path), allow_partial, verify, chunks={}))
+
+
+def open_trajectories(path: Path, allow_partial: bool = False, verify: bool = False, chunks: dict[str, int] | None = None) -> xr.DataTree:
+    """The trajectories alone, with the same checks. Without `chunks` arrays are read when indexed, without dask's graphs."""
     store = _store(path)
     _check_files(path, store, verify)
     try:
-        tree = xr.open_datatree(store, engine="zarr", chunks={}, consolidated=True)
+        tree = xr.open_datatree(store, engine="zarr", chunks=chunks, consolidated=True)
     except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
         raise OpenError(f"{store}: cannot be read as a zarr store ({_first_line(error)}). {_again(path)}") from error
     _check_version(store, tree)
     _check_nodes(store, tree, allow_partial)
-    return Study(path, tree)
+    return tree
 
 
 def _store(path: Path) -> Path:

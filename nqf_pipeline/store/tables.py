@@ -213,10 +213,14 @@ def _markdown_row(column: Column) -> str:
 
 
 def table_dictionary() -> str:
-    """All tables in markdown."""
+    """All tables in markdown: `python -m nqf_pipeline.store.tables` prints it."""
     parts = []
     for name, columns in TABLES.items():
         rows = "\n".join(_markdown_row(column) for column in columns)
         header = "| column | dtype | units | meaning |\n| --- | --- | --- | --- |"
         parts.append(f"**Table `{name}`** (`{name}.csv`, `{name}.parquet`)\n\n{header}\n{rows}")
     return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    print(table_dictionary(), end="")

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nqf_pipeline.store.schema import ENTRIES, KINDS, data_dictionary, empty, mismatches, normalise
+from nqf_pipeline.store.tables import table_dictionary
 from tests.store.datasets import theory, training
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_document_is_current() -> None:
-    document = (ROOT / "docs/data_dictionary.md").read_text(encoding="utf-8")
-    assert document == data_dictionary(), "stale: python -m nqf_pipeline.store.schema > docs/data_dictionary.md"
+@pytest.mark.parametrize(
+    ("file", "module", "current"), [("data_dictionary", "schema", data_dictionary), ("tables", "tables", table_dictionary)]
+)
+def test_documents_are_current(file: str, module: str, current: Callable[[], str]) -> None:
+    document = (ROOT / f"docs/{file}.md").read_text(encoding="utf-8")
+    assert document == current(), f"stale: python -m nqf_pipeline.store.{module} > docs/{file}.md"
 
 
 def test_every_entry_belongs_somewhere_and_its_fill_fits_its_dtype() -> None:
