@@ -71,8 +71,9 @@ def export(kind: str, steps: int, path: Path) -> None:
     """The first lane's inputs, targets and initial weights in PyTorch's layout (rows are samples)."""
     cell = cell_of(kind, 0, steps)
     problem, weights = problem_of(cell), initial_weights(cell)
-    first, second = cell.architecture.factors(weights)
-    arrays = {"inputs": np.moveaxis(problem.inputs, -1, 0), "targets": problem.targets.T}
+    factors = cell.architecture.factors(weights)
+    first, second = factors[0], factors[-1]
+    arrays: dict[str, Any] = {"inputs": np.moveaxis(problem.inputs, -1, 0), "targets": problem.targets.T}
     match cell.architecture:
         case MLP():
             arrays |= {"hidden": first, "readout": second.T}
@@ -84,7 +85,8 @@ def export(kind: str, steps: int, path: Path) -> None:
             keys, queries = weights[-2 * size * key_size :].reshape(2, size, key_size, heads).transpose(0, 3, 1, 2)
             values, readout = first.reshape(size, value_size, heads), second.reshape(-1, value_size, heads)
             arrays |= {"queries": queries, "keys": keys, "values": values.transpose(2, 0, 1), "readout": readout.transpose(2, 1, 0)}
-    np.savez(path, **{name: np.ascontiguousarray(array, dtype=np.float32) for name, array in arrays.items()})
+    arrays = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in arrays.items()}
+    np.savez(path, **arrays)
 
 
 def matmul_rate(size: int, seconds: float) -> dict[str, float]:

@@ -46,7 +46,9 @@ def storage_rows(scratch: Path, repeats: int) -> list[Row]:
     note = f"{megabytes:.0f} MB, {CELLS} cells; {files[ours]} files with the shards, peer {files[peers]}"
     return [
         rate_row("store_write", rates["write"], "one zarr store per cell", rates["write_peer"], "MB/s", note=note),
-        cost_row("store_open", times["open"], "open_mfdataset of these", times["open_peer"], "ms", note="open, then one loss of every cell"),
+        cost_row(
+            "store_open", times["open"], "open_mfdataset of these", times["open_peer"], "ms", note="open, then one loss of every cell"
+        ),
     ]
 
 

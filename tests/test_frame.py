@@ -11,16 +11,26 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from nqf_pipeline.cli import app
+from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.models import ARCHITECTURES
+from nqf_pipeline.study.plan import plan_study
+from nqf_pipeline.study.reading import study_from
+from nqf_pipeline.tasks import TASKS
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nqf_pipeline"
 LAYERS = ("forms", "models", "tasks", "dynamics", "theory", "study", "store", "analysis", "report", "stages", "cli")
 JAX_FREE = ("models", "tasks", "study", "store", "report")
+COMPANIONS = {"markupsafe", "pydantic-core"}
+"""Parts of jinja2 and pydantic, which pin them."""
 LOADERS = {"lazy_loader.load", "importlib.import_module", "import_module"}
 CONDA_NAMES = {"duckdb": "python-duckdb", "matplotlib": "matplotlib-base", "seaborn": "seaborn-base", "snakemake": "snakemake-minimal"}
 
@@ -85,7 +95,7 @@ def test_lock_satisfies_the_ranges(lock: str, extras: tuple[str, ...]) -> None:
 
 
 def test_every_import_is_a_declared_dependency() -> None:
-    declared = {canonicalize_name(requirement.name) for requirement in requirements()}
+    declared = {canonicalize_name(requirement.name) for requirement in requirements()} | COMPANIONS
     distributions = packages_distributions()
     undeclared = []
     for path in python_files(PACKAGE):
@@ -175,3 +185,26 @@ def test_documented_make_targets_exist() -> None:
     }
     assert named, "the README shows at least one make target"
     assert not [entry for entry in sorted(named) if entry[1] not in targets]
+
+
+def test_documented_commands_exist() -> None:
+    known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "config").rglob("*.y*ml"))]
+    named = {(page.name, name) for page in pages for name in re.findall(r"(?:`|^ {4})nqf ([a-z]+)", page.read_text(), re.MULTILINE)}
+    assert ("README.md", "plan") in named
+    assert not [entry for entry in sorted(named) if entry[1] not in known]
+
+
+def test_the_study_in_the_readme_can_be_planned() -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    plan = plan_study(study_from(yaml.safe_load(text), "README.md"))
+    assert len(plan.cells) == 2 * 1 * 2 * 2 * 4
+    assert len(text.splitlines()) <= 15
+
+
+def test_kinds_in_the_readme_are_all_there_are() -> None:
+    (row,) = re.findall(r"\|---\|---\|---\|\n(.*)\n", (ROOT / "README.md").read_text())
+    architectures, tasks, optimizers = (set(re.findall(r"`([a-z_]+)`", cell)) for cell in row.strip("|").split("|"))
+    assert architectures == set(ARCHITECTURES)
+    assert tasks == set(TASKS)
+    assert optimizers == set(get_args(Optimizer.model_fields["kind"].annotation))

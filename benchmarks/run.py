@@ -1,0 +1,80 @@
+"""Measures everything side by side: writes benchmarks/results.json, docs/performance.md and its figure.
+
+`make bench` calls it; `make bench ARGS="--quick"` takes a short look (smoke study, short runs, one repetition; nothing is written), and
+`--only training` runs one part, keeping the other rows of the last run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import page
+from benchmarks.fitting import fitting_rows
+from benchmarks.jobs import ROOT, job_rows
+from benchmarks.rows import Row, load, save
+from benchmarks.storage import storage_rows
+from benchmarks.training import training_rows
+
+
+def main() -> None:
+    """Runs the parts one after another: nothing else should be running on the machine."""
+    options = _options()
+    scale, repeats = (0.3, 1) if options.quick else (1.0, options.repeats)
+    study = ROOT / "config" / ("smoke.yaml" if options.quick else "config.yaml")
+    with tempfile.TemporaryDirectory(prefix="nqf-bench-") as folder:
+        scratch = Path(folder)
+        parts: dict[str, Callable[[], list[Row]]] = {
+            "training": lambda: training_rows(options.torch_python, scratch, repeats, scale),
+            "fitting": lambda: fitting_rows(repeats),
+            "storage": lambda: storage_rows(scratch, repeats),
+            "jobs": lambda: job_rows(study, scratch / "jobs"),
+        }
+        rows: list[Row] = []
+        for name in options.only or parts:
+            print(f"Measuring: {name}", flush=True)
+            rows += parts[name]()
+    for row in rows:
+        print(f"{row.name:22} {row.value:12.4g} {row.unit:12} {row.ratio:8.3g} times {row.peer} ({row.peer_value:.4g})")
+    if not options.quick:
+        measured = {row.name for row in rows}
+        save([*rows, *(row for row in load() if row.name not in measured)])
+        page.MACHINE.write_text(json.dumps({"summary": machine()}, indent=1) + "\n")
+        page.write()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--torch-python", required=True, help="interpreter of the environment that has PyTorch")
+    parser.add_argument("--repeats", type=int, default=5, help="repetitions of each measurement; the best counts")
+    parser.add_argument("--only", nargs="+", choices=["training", "fitting", "storage", "jobs"], help="run these parts only")
+    parser.add_argument("--quick", action="store_true", help="a short look; writes nothing")
+    return parser.parse_args()
+
+
+def machine() -> str:
+    """Processor, cores and versions, in words."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = ", ".join(f"{name} {version(name)}" for name in ("jax", "numpy", "xarray", "zarr", "snakemake"))
+    day = datetime.now(UTC).date().isoformat()
+    return f"{_processor()}, {cores} cores; Python {platform.python_version()}, {versions}; {day}."
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        if names:
+            return names[0]
+    return platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    main()
