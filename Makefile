@@ -55,6 +55,7 @@ report: env ## rebuild tables, figures and report without training
 docs: env ## regenerate the generated files (schema, config/README.md, data dictionary, performance page)
 	@$(ACTIVATE) python -m nqf_pipeline.study.generate
 	@$(ACTIVATE) python -m nqf_pipeline.store.schema > docs/data_dictionary.md
+	@$(ACTIVATE) python -m nqf_pipeline.store.tables > docs/tables.md
 	@$(ACTIVATE) python -m benchmarks.page
 
 test: env ## all tests but fault injection and the cluster

@@ -10,6 +10,7 @@ import xarray as xr
 from nqf_pipeline.store.schema import CURVE, MODES, TIERS
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.draws import initial_weights, problem_of
+from nqf_pipeline.theory.exponents import limit_exponent
 from nqf_pipeline.theory.predict import CellInputs, predict
 
 
@@ -31,6 +32,7 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
             "theory_loss": (("tier", *CURVE), field("loss", (records,))),
             "theory_mode": (("tier", *MODES), field("mode", (records, modes))),
             "theory_ignition": (("tier", "cell", "mode"), field("ignition", (modes,))),
+            "exponent_limit": ("cell", np.array([limit_exponent(cell.task) for cell in cells])),
         },
         coords={
             "cell": [cell.id for cell in cells],
@@ -43,5 +45,3 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
 
 def _inputs(cell: Cell) -> CellInputs:
     return CellInputs(cell.architecture, problem_of(cell), cell.optimizer, initial_weights(cell), cell.step_grid(), cell.sigma)
-
-
