@@ -13,13 +13,17 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from nqf_pipeline.report.style import INK, LINES, SOURCES, WIDTH
-from nqf_pipeline.report.wording import power
+from nqf_pipeline.report.wording import number, power
 
 # Neither dates nor versions: a rerun gives the same bytes.
 _METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
+
+
+SHORT_RANGE = 100.0
+"""Largest over smallest value of a log axis below which single powers of ten are too few to read it."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,23 @@ def log_axes(axis: Axes, x: bool = True, y: bool = True) -> None:
         if wanted:
             scale("log")
             ticks.set_major_locator(LogLocator(numticks=6))
-            ticks.set_minor_locator(NullLocator())
-            ticks.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
+            ticks.set_minor_locator(LogLocator(subs=(2.0, 5.0), numticks=20))
+            for setter in (ticks.set_major_formatter, ticks.set_minor_formatter):
+                setter(FuncFormatter(lambda value, _, ticks=ticks: _log_label(value, *ticks.get_view_interval())))
+            ticks.set_tick_params(which="minor", length=0, labelsize=8.5)
     axis.grid(True, which="major")
+
+
+def _log_label(value: float, low: float, high: float) -> str:
+    """Powers of ten; over less than two decades 1, 2, 5 in plain numbers."""
+    if high < SHORT_RANGE * low:
+        return f"{value:g}" if 1e-3 <= value < 1e5 else number(value)
+    return power(value) if abs(math.log10(value) % 1.0) < 1e-6 else ""
+
+
+def loss_label(figure: Figure, rows: int, text: str) -> None:
+    """The label of the y axis, in two lines where the figure is low."""
+    figure.supylabel(text if rows > 1 else text.replace(", sum", ",\nsum"), fontsize=9, multialignment="center")
 
 
 def source_legend(figure: Figure, sources: Sequence[str], extra: Sequence[Line2D] = (), names: dict[str, str] | None = None) -> None:

@@ -32,7 +32,7 @@ def departure(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     maps += [(f"{readable(kind)}: width", part, "width") for kind, part in _widths(cells, look)]
     title = _title(base)
     height, width = grid_of(len(maps), 2)
-    figure, axes = panels(height, width, 2.35, title)
+    figure, axes = panels(height, width, 0.42 * max(part[by].nunique() for _, part, by in maps) + 0.65, title)
     for axis, (name, part, by) in zip(drop_unused(axes, len(maps)), maps, strict=True):
         _map(axis, part, by)
         axis.set_title(name)

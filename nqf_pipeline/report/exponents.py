@@ -14,7 +14,7 @@ from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, p
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import ensembles, grid_points
 from nqf_pipeline.report.style import INK, LINES, MARKERS, MUTED, colour_of
-from nqf_pipeline.report.wording import number, percent, power
+from nqf_pipeline.report.wording import number, percent, plural, power
 from nqf_pipeline.study.config import ReportSettings
 
 PANELS = 12
@@ -29,7 +29,7 @@ def exponents(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     if not tables:
         return Omitted("no fitted exponent of a power-law ensemble")
     every = pd.concat(tables.values())
-    groups = grid_points(every)
+    groups = grid_points(study, every)
     shown = groups[:: -(-len(groups) // PANELS)]
     title = _title(every)
     height, width = grid_of(len(shown), 2 if len(shown) == 4 else 3)
@@ -94,7 +94,10 @@ def _title(table: pd.DataFrame) -> str:
 
 
 def _caption(table: pd.DataFrame, points: int) -> str:
+    start = f"{plural(len(table), 'fit')} over {plural(points, 'grid point')}."
     distance = (table["exponent"] / table["predicted_limit"] - 1).abs()
+    if not distance.notna().any():
+        return f"{start} The theory gives no limit here."
     sizes = [(value, distance[table["epsilon"] == value].median()) for value in (table["epsilon"].max(), table["epsilon"].min())]
     steps = ", ".join(f"{percent(median)} at ε = {number(value)}" for value, median in sizes)
-    return f"{len(table)} fits over {points} grid points. Median distance from the limit: {steps}."
+    return f"{start} Median distance from the limit: {steps}."

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
-from nqf_pipeline.report.data import Findings, where
+from nqf_pipeline.report.data import Findings, typical
 
 AXES = {"feature_power_law": ("alpha1", "alpha2"), "sample_power_law": ("gamma1", "gamma2")}
 """The exponents that span each ensemble's grid."""
 SYMBOLS = {"alpha1": "α₁", "alpha2": "α₂", "gamma1": "γ₁", "gamma2": "γ₂", "theta": "θ", "beta": "β"}
-_MATCHED = (*SYMBOLS, "epsilon")
+_RESULTS = frozenset({"status", "reason", "cell", "seed", "steps", "experiment", "diverged_step"})
+"""Columns of both fits and cells that name no setting."""
 
 
 def fitted(study: Findings, task: str, source: str = "network") -> pd.DataFrame:
@@ -28,18 +28,29 @@ def ensembles(study: Findings) -> dict[str, pd.DataFrame]:
 
 
 def fit_of(study: Findings, cell: pd.Series, source: str = "network") -> pd.Series | None:
-    """The fit to which a cell's curve belongs, None where it was not resolved."""
+    """The fit of the setting to which a cell belongs, None where it was not resolved."""
     table = fitted(study, str(cell["task"]), source)
-    names = [name for name in _MATCHED if name in table and name in cell.index and np.isfinite(cell[name])]
-    table = where(table, **{name: float(cell[name]) for name in names})
+    for name in [name for name in table if name in cell.index and name not in _RESULTS]:
+        table = table[table[name].isna() if pd.isna(cell[name]) else table[name] == cell[name]]
     return table.iloc[0] if len(table) else None
 
 
-def grid_points(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """(name, rows) of every grid point of the ensembles."""
+def why_not(study: Findings, task: str) -> str:
+    """The most common reason why the networks of a task have no exponent; empty where all have one."""
+    table = study.exponents
+    if table.empty:
+        return ""
+    table = table[table["task"].str.startswith(task) & (table["source"] == "network") & (table["status"] != "ok")]
+    return str(table["reason"].mode().iloc[0]) if len(table) else ""
+
+
+def grid_points(study: Findings, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """(name, rows) of every grid point of the ensembles, at the typical setting of whatever else is swept."""
     found = []
+    free = {"epsilon", "sigma", "seed"} | (set(rows.columns) - set(study.index.columns))
     for task, axes in AXES.items():
         part = rows[rows["task"] == task]
         for point, group in part.groupby(list(axes), sort=True) if len(part) else ():
-            found.append((", ".join(f"{SYMBOLS[name]} = {value:g}" for name, value in zip(axes, point, strict=True)), group))
+            name = ", ".join(f"{SYMBOLS[axis]} = {value:g}" for axis, value in zip(axes, point, strict=True))
+            found.append((name, typical(group, list(axes), free)))
     return found

@@ -11,17 +11,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
 from nqf_pipeline.report.data import Findings, ordered
 from nqf_pipeline.report.style import INK, TIER_NAMES, colour_of, readable
-from nqf_pipeline.report.wording import listed, number, percent, spread
+from nqf_pipeline.report.wording import SMALLEST, listed, number, percent, spread
+from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.study.config import ReportSettings
 
 TIER_ORDER = ("twin", "discrete", "event", "asymptote", "flow")
 PANELS = 3
 """Tiers shown: the first of `TIER_ORDER` that a study has; the tables hold all."""
-SMALLEST_ERROR = 1e-5
-"""Relative errors below are drawn here: the axis is logarithmic and an exact hit has no place on it."""
+EXACT = frozenset(kind for kind, cls in ARCHITECTURES.items() if cls.exactly_quadratic)
+"""Networks that are their own twin: comparing the two says nothing."""
 _MARKERS = {"gd": "o", "sgd": "v", "momentum": "s", "adam": "^"}
 _RASTER = 1500
 """Points of a panel from which on they are drawn as pixels."""
@@ -33,7 +35,14 @@ def matched_networks(study: Findings) -> pd.DataFrame:
     if table.empty:
         return table
     table = table[(table["source"] == "network") & (table["status"] == "matched")]
-    return table[np.isfinite(table["relative_error"])]
+    return table[np.isfinite(table["relative_error"]) & ~((table["tier"] == "twin") & table["architecture"].isin(EXACT))]
+
+
+def finest_predictions(table: pd.DataFrame) -> pd.DataFrame:
+    """Per network and mode, the row of the finest tier that predicts without training."""
+    rank = table["tier"].map({tier: i for i, tier in enumerate(TIERS)})
+    table = table[rank.notna()].assign(_rank=rank)
+    return table.sort_values("_rank", kind="stable").drop_duplicates(["cell", "mode"], keep="last").drop(columns="_rank")
 
 
 def ignition(study: Findings, look: ReportSettings) -> Drawing | Omitted:
@@ -43,7 +52,7 @@ def ignition(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         return Omitted("no matched ignition")
     tiers = [tier for tier in TIER_ORDER if tier in set(table["tier"])][:PANELS]
     parts = {tier: table[table["tier"] == tier] for tier in tiers}
-    title = _title(parts)
+    title = _title(table)
     kinds = ordered(table["architecture"])
     figure, axes = panels(2, len(tiers), 2.2, title, sharex="row", sharey="row", height_ratios=[1.15, 1])
     for j, (tier, part) in enumerate(parts.items()):
@@ -69,14 +78,14 @@ def _scatter(axis: Axes, part: pd.DataFrame, look: ReportSettings) -> None:
 
 def _errors(axis: Axes, part: pd.DataFrame, kinds: list[str], look: ReportSettings) -> None:
     """Per architecture: all errors (thin), their middle half (thick), their median (tick and number)."""
-    sizes = part["relative_error"].abs().clip(lower=SMALLEST_ERROR)
+    sizes = part["relative_error"].abs()
     for row, kind in enumerate(kinds):
         own = sizes[part["architecture"] == kind]
         if len(own):
-            lowest, low, median, high, highest = own.quantile([0, 0.25, 0.5, 0.75, 1])
+            lowest, low, median, high, highest = own.quantile([0, 0.25, 0.5, 0.75, 1]).clip(lower=SMALLEST)  # log axis: no place for 0
             axis.hlines([row, row], [lowest, low], [highest, high], color=colour_of(kind, look.palette), linewidths=[1.2, 9.0])
             axis.vlines(median, row - 0.28, row + 0.28, color=INK, linewidth=1.4)
-            axis.text(1.01, row, percent(median), transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+            axis.text(1.01, row, percent(own.median()), transform=axis.get_yaxis_transform(), va="center", fontsize=8)
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(numticks=4))
     axis.xaxis.set_minor_locator(NullLocator())
@@ -94,10 +103,17 @@ def _legend(figure: Figure, kinds: list[str], optimizers: list[str], look: Repor
     figure.legend(handles=handles, loc="outside lower center", ncols=4, handletextpad=0.2, columnspacing=1.2)
 
 
-def _title(parts: dict[str, pd.DataFrame]) -> str:
-    medians = {tier: percent(part["relative_error"].abs().median()) for tier, part in parts.items()}
-    pieces = [f"{error} ({TIER_NAMES[tier].split(' (')[0]})" for tier, error in medians.items()]
-    return f"Ignition steps are predicted within {listed(pieces)}, median over all cells"
+def _title(table: pd.DataFrame) -> str:
+    networks = table[~table["architecture"].isin(EXACT)]
+    twins = networks[networks["tier"] == "twin"]
+    predicted = finest_predictions(networks if len(networks) else table)
+    pieces = [f"{_median(twins)} from their twins'"] if len(twins) else []
+    pieces += [f"{_median(predicted)} from the predicted step"] if len(predicted) else []
+    return f"{'Networks' if len(networks) else 'Ensembles'} ignite {listed(pieces)} (medians over all cells)"
+
+
+def _median(part: pd.DataFrame) -> str:
+    return percent(part["relative_error"].abs().median())
 
 
 def _caption(parts: dict[str, pd.DataFrame]) -> str:

@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, panels, source_legend
+from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, loss_label, panels, source_legend
 from nqf_pipeline.report.data import Curves, Findings, ordered, typical, where
-from nqf_pipeline.report.fits import AXES, ensembles, fit_of, fitted, grid_points
+from nqf_pipeline.report.fits import AXES, ensembles, fit_of, fitted, grid_points, why_not
 from nqf_pipeline.report.learning import LOSS, draw, focus
 from nqf_pipeline.report.style import INK, MUTED, colour_of, shades
 from nqf_pipeline.report.wording import listed, number
@@ -22,7 +22,7 @@ TIME = "time (learning rate × step)"
 def power_laws(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     """Loss of the ensembles with the fitted window and theory, one panel a grid point, one curve an epsilon."""
     rows = study.select()
-    groups = grid_points(rows[rows["task"].isin(list(AXES))])
+    groups = grid_points(study, rows[rows["task"].isin(list(AXES))])
     if not groups:
         return Omitted("no finished power-law ensemble")
     shown = groups[:: -(-len(groups) // PANELS)]
@@ -36,7 +36,7 @@ def power_laws(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         axis.set_title(name)
     for axis in left[-width:]:
         axis.set_xlabel(TIME)
-    figure.supylabel(LOSS, fontsize=9)
+    loss_label(figure, height, LOSS)
     window = Line2D([], [], color=MUTED, alpha=0.3, linewidth=7, label="fitted window, smallest ε")
     source_legend(figure, ["network", "theory"], [window, Line2D([], [], color=INK, linewidth=0.8, label="slope of the limit")])
     return Drawing(figure, title, caption)
@@ -53,7 +53,14 @@ def _law(axis: Axes, curves: list[Curves], study: Findings, look: ReportSettings
     if fit is not None:
         axis.axvspan(fit["window_start"], fit["window_end"], color=MUTED, alpha=0.15, linewidth=0)
         _guide(axis, curves[-1], fit)
-        axis.text(0.04, 0.06, f"fit {fit['exponent']:.3f}\nlimit {fit['predicted_limit']:.3f}", transform=axis.transAxes, fontsize=8.5)
+        axis.text(0.04, 0.06, _fit_text([("fit", fit)], 3), transform=axis.transAxes, fontsize=8.5)
+
+
+def _fit_text(fits: list[tuple[str, pd.Series]], digits: int) -> str:
+    """Fitted exponents by name, then the limit, one a line."""
+    lines = [f"{name} {fit['exponent']:.{digits}f}" for name, fit in fits] or ["no exponent resolved"]
+    limits = [fit["predicted_limit"] for _, fit in fits if np.isfinite(fit["predicted_limit"])]
+    return "\n".join([*lines, *(f"limit {limit:.{digits}f}" for limit in limits[:1])])
 
 
 def _guide(axis: Axes, curve: Curves, fit: pd.Series) -> None:
@@ -92,7 +99,7 @@ def fourier(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         _fourier_panel(axis, curves, study, look)
         axis.set_title(f"θ = {theta:g}")
         axis.set_xlabel(TIME)
-    figure.supylabel(LOSS, fontsize=9)
+    loss_label(figure, height, LOSS)
     source_legend(figure, ["network", "twin", "theory"])
     return Drawing(figure, title, caption)
 
@@ -108,9 +115,7 @@ def _fourier_panel(axis: Axes, curves: list[Curves], study: Findings, look: Repo
     log_axes(axis)
     focus(axis, curves, time=True)
     fits = [(source, fit) for source in ("network", "twin", "theory") if (fit := fit_of(study, main.cell, source)) is not None]
-    lines = [f"{source} {fit['exponent']:.2f}" for source, fit in fits] or ["no exponent resolved"]
-    lines += [f"limit {fits[0][1]['predicted_limit']:.2f}"] if fits else []
-    axis.text(0.05, 0.05, "\n".join(lines), transform=axis.transAxes, fontsize=8.5, va="bottom")
+    axis.text(0.05, 0.05, _fit_text(fits, 2), transform=axis.transAxes, fontsize=8.5, va="bottom")
 
 
 def _fourier_words(study: Findings, thetas: list[float]) -> tuple[str, str]:
@@ -123,5 +128,8 @@ def _fourier_words(study: Findings, thetas: list[float]) -> tuple[str, str]:
             measured = ", ".join(f"{source} {value:.2f}" for source, value in values.items())
             pieces.append(f"θ = {theta:g}: {measured}, limit {fits['network']['predicted_limit'].iloc[0]:.2f}")
     if not pieces:
-        return "Fourier target: no exponent could be resolved", "Loss against time; the exponents table gives the reason."
+        return (
+            "Fourier target: no exponent is resolved",
+            f"Loss against time. No exponent is given: {why_not(study, 'fourier') or 'none was fitted'}.",
+        )
     return f"Fourier target: fitted exponents {listed(networks)}", f"Fitted exponents of the loss. {'; '.join(pieces)}."

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, panels, source_legend
+from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, loss_label, panels, source_legend
 from nqf_pipeline.report.data import Curves, Findings, ordered, typical, where
 from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable
 from nqf_pipeline.report.wording import listed, number, percent
@@ -39,7 +39,7 @@ def learning(study: Findings, look: ReportSettings) -> Drawing | Omitted:
             axes[-1, j].set_xlabel("step")
         corner(axes[i, 0], readable(architecture), colour_of(architecture, look.palette))
     floor(list(axes.flat), curves)
-    figure.supylabel(LOSS, fontsize=9)
+    loss_label(figure, len(architectures), LOSS)
     source_legend(figure, ["network", "twin", "theory"])
     return Drawing(figure, title, caption)
 
@@ -52,7 +52,7 @@ def _words(curves: Sequence[Curves], sigma: float, seed: int) -> tuple[str, str]
     median = percent(float(np.median([size for size, _ in apart])))
     size, worst = max(apart, key=lambda pair: pair[0])
     return f"At σ = {number(sigma)} networks stay within {median} of their twins throughout (median of {len(apart)})", (
-        f"{start} The largest distance of a network's outputs from its twin's over training, as a share of the target, has median {median}; "
+        f"{start} The largest distance of a network's outputs from its twin's in training, as a share of the target, has median {median}; "
         f"the worst is {percent(size)} ({readable(worst['architecture'])}, {readable(worst['optimizer'])})."
     )
 
@@ -158,7 +158,7 @@ def digits(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         corner(axis, readable(architecture), colour_of(architecture, look.palette))
         axis.set_xlabel("step")
     floor(list(figure.axes), curves)
-    figure.supylabel(LOSS, fontsize=9)
+    loss_label(figure, height, LOSS)
     source_legend(figure, ["network", "twin", "theory"] if any(curve.finest("theory_loss") for curve in curves) else ["network", "twin"])
     return Drawing(figure, title, caption)
 

@@ -11,7 +11,7 @@ from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, l
 from nqf_pipeline.report.data import Curves, Findings, ordered, where
 from nqf_pipeline.report.learning import draw, highlighted, networks, shown_sigma
 from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable, shades
-from nqf_pipeline.report.wording import number, percent
+from nqf_pipeline.report.wording import number, percent, plural
 from nqf_pipeline.study.config import ReportSettings
 
 _NAMES = ("network_mode", "twin_mode", "theory_ignition", "mode_number")
@@ -39,7 +39,7 @@ def modes(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         _panel(axis, curve, look)
     for axis in left[-width:]:
         axis.set_xlabel("step")
-    figure.supylabel("recovered strength of a mode (1 when learnt)", fontsize=9)
+    figure.supylabel("recovered strength of a mode" + (" (1 when learnt)" if height > 1 else ""), fontsize=9)
     line = Line2D([], [], color=INK, linewidth=1.1, linestyle=LINES["theory"]["linestyle"], label="predicted ignition (strength 1/2)")
     source_legend(figure, ["network", "twin"], [line])
     return Drawing(figure, title, _caption(matched, curves))
@@ -94,7 +94,7 @@ def _title(matched: pd.DataFrame, sigma: float, optimizer: str) -> str:
 
 
 def _caption(matched: pd.DataFrame, curves: list[Curves]) -> str:
-    start = f"Each curve is one mode of the target in {len(curves)} networks; numbers name the modes, strongest first."
+    start = f"Each curve is one mode of the target in {plural(len(curves), 'network')}; numbers name the modes, strongest first."
     if matched.empty:
         return start
     error = matched["relative_error"].abs()

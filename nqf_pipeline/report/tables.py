@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from nqf_pipeline.report.data import Findings, ordered, sort
+from nqf_pipeline.report.ignition import finest_predictions
 from nqf_pipeline.report.run import group_names
 from nqf_pipeline.report.style import readable
-from nqf_pipeline.report.verdict import finest_predictions
 from nqf_pipeline.report.wording import number, percent
 
 SWEPT = ("alpha1", "alpha2", "gamma1", "gamma2", "theta", "beta")

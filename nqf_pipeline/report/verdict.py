@@ -7,7 +7,7 @@ import pandas as pd
 
 from nqf_pipeline.report.data import Findings, ordered
 from nqf_pipeline.report.fits import ensembles
-from nqf_pipeline.report.ignition import matched_networks
+from nqf_pipeline.report.ignition import finest_predictions, matched_networks
 from nqf_pipeline.report.style import TIER_NAMES, readable
 from nqf_pipeline.report.wording import listed, number, percent, spread
 from nqf_pipeline.store.schema import TIERS
@@ -49,13 +49,6 @@ def _twins(study: Findings) -> list[str]:
     return [sentence]
 
 
-def finest_predictions(table: pd.DataFrame) -> pd.DataFrame:
-    """Per network and mode, the row of the finest tier that predicts without training."""
-    rank = table["tier"].map({tier: i for i, tier in enumerate(TIERS)})
-    table = table[rank.notna()].assign(_rank=rank)
-    return table.sort_values("_rank", kind="stable").drop_duplicates(["cell", "mode"], keep="last").drop(columns="_rank")
-
-
 def _clocks(study: Findings) -> str:
     table = _teacher(matched_networks(study))
     table = finest_predictions(table) if len(table) else table
@@ -70,10 +63,11 @@ def _exponents(study: Findings) -> list[str]:
     for task, table in ensembles(study).items():
         every = study.exponents[study.exponents["task"].str.startswith(task) & (study.exponents["source"] == "network")]
         error = (table["exponent"] / table["predicted_finite"] - 1).abs()
-        limit = (table["exponent"] / table["predicted_limit"] - 1).abs()
+        distance = (table["exponent"] / table["predicted_limit"] - 1).abs()
+        limit = f" and {percent(distance.median())} from the limit (median)" if distance.notna().any() else ""
         sentences.append(
             f"{len(table)} of {len(every)} exponents of {readable(task)} are resolved; they lie within {percent(error.max())} of the "
-            f"finite-size prediction (median {percent(error.median())}) and {percent(limit.median())} from the limit (median)."
+            f"finite-size prediction (median {percent(error.median())}){limit}."
         )
     return sentences
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+SMALLEST = 1e-5
+"""Relative errors below are 'less than' this: nobody reads further digits."""
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -16,6 +18,8 @@ def percent(value: float) -> str:
         return "n/a"
     if abs(value) >= 10.0:
         return f"{value:,.0f}\u00a0×"
+    if 0.0 < abs(value) < SMALLEST:
+        return f"< {100 * SMALLEST:g}\u00a0%"
     share = 100.0 * value
     if share == 0.0:
         return "0\u00a0%"
@@ -39,6 +43,11 @@ def short(value: float) -> str:
         if value >= unit:
             return f"{value / unit:.3g}{name}" if value >= 100 * unit else f"{value / unit:.2g}{name}"
     return f"{value:.0f}"
+
+
+def plural(count: int, noun: str) -> str:
+    """'1 network', '12 networks'."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -12,6 +12,8 @@ import pytest
 from nqf_pipeline.report import figures
 from nqf_pipeline.report.canvas import Drawing, Omitted
 from nqf_pipeline.report.data import Findings
+from nqf_pipeline.report.fits import fit_of
+from nqf_pipeline.report.ignition import finest_predictions, matched_networks
 from nqf_pipeline.report.style import theme
 from nqf_pipeline.store.open import open_study
 from nqf_pipeline.study.config import ReportSettings
@@ -165,3 +167,34 @@ def test_figures_are_drawn_without_jax():
 def test_files_carry_no_date(drawn):
     svg = next(path for path in drawn if path.name == "run.svg").read_text()
     assert not re.search(r"<dc:date>|20\d\d-\d\d-\d\d", svg)
+
+
+def test_a_network_that_is_its_own_twin_is_not_compared_with_it(study):
+    own = study.plateaus.query("tier == 'twin'").iloc[:3].assign(architecture="diagonal", relative_error=0.0)
+    other = Findings.__new__(Findings)
+    other.__dict__ |= study.__dict__ | {"plateaus": pd.concat([study.plateaus, own])}
+    assert len(matched_networks(other)) == len(matched_networks(study))
+
+
+def test_finest_prediction_is_one_row_per_mode_and_never_the_twin(study):
+    table = matched_networks(study)
+    finest = finest_predictions(table)
+    assert set(finest["tier"]) == {"discrete"}
+    assert not finest.duplicated(["cell", "mode"]).any()
+    assert len(finest) == len(table.drop_duplicates(["cell", "mode"]))
+    without = finest_predictions(table[table["tier"] != "discrete"])
+    assert set(without["tier"]) == {"flow"}
+
+
+def test_a_fit_is_matched_by_its_whole_setting(study):
+    cells = study.select(task="feature_power_law", alpha1=2.0, alpha2=0.8)
+    for _, cell in cells.iterrows():
+        fit = fit_of(study, cell)
+        assert (fit["alpha1"], fit["alpha2"], fit["epsilon"]) == (2.0, 0.8, cell["epsilon"])
+    assert fit_of(study, cells.iloc[0].copy().replace(2.0, 3.0)) is None
+
+
+def test_curves_come_in_the_order_of_the_rows(study):
+    rows = study.select(task="teacher", sigma=0.01).sample(frac=1.0, random_state=3)
+    found = [curve.cell["cell"] for curve in study.curves(rows, "network_loss")]
+    assert found == rows["cell"].tolist()
