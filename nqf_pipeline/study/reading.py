@@ -18,8 +18,9 @@ def read_study(path: str | Path) -> Study:
 
 
 def study_from(data: Any, source: str = "config") -> Study:
-    """The study in already parsed data, for example Snakemake's `config`."""
-    return validate(Document(data, source))
+    """The study in already parsed data, for example Snakemake's `config`; `source` is the file it came from, where there is one."""
+    text = Path(source).read_text(encoding="utf-8") if Path(source).is_file() else None
+    return validate(Document(data, source, text))
 
 
 def validate(document: Document) -> Study:

@@ -174,6 +174,16 @@ def test_defaults_that_depend_on_the_kind_survive_expansion():
     assert [next(o.choices("mlp")).momentum for o in study_from(data).experiments["tracks"].optimizers] == [0.9, 0.0]
 
 
+def test_parsed_data_keep_the_lines_of_their_file(tmp_path):
+    path = write(tmp_path, GOOD)
+    data = yaml.safe_load(GOOD)
+    data["experiments"]["tracks"]["sigma"] = [-1]
+    with pytest.raises(ConfigError, match=r"study.yaml: 1 error\n  line 10: experiments.tracks.sigma\[0\] = -1: must be greater"):
+        study_from(data, str(path))
+    with pytest.raises(ConfigError, match=r"nowhere: 1 error\n  experiments.tracks.sigma\[0\] = -1: must be greater"):
+        study_from(data, "nowhere")
+
+
 def test_a_study_survives_storage():
     study = study_from(yaml.safe_load(GOOD))
     stored = json.loads(json.dumps(study.as_given()))

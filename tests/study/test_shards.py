@@ -78,13 +78,13 @@ def test_costs_follow_shapes():
         cell(width=800),
         cell(steps=100_000),
         cell(precision="float64"),
-        cell(optimizer=Optimizer(kind="sgd", batch_size=60)),
+        cell(optimizer=Optimizer(kind="sgd", batch_size=60), width=800),
     )
     small = cell_seconds(cell(width=80), sizes)
     assert cell_seconds(wide, sizes) == pytest.approx(10 * small, rel=0.2)
-    assert cell_seconds(long, sizes) == pytest.approx(100 * cell_seconds(cell(), sizes), rel=0.05)
+    assert cell_seconds(long, sizes) == pytest.approx(100 * cell_seconds(cell(), sizes), rel=0.1)
     assert cell_seconds(double, sizes) > 1.5 * cell_seconds(cell(), sizes)
-    assert cell_seconds(batch, sizes) < cell_seconds(cell(), sizes)
+    assert cell_seconds(batch, sizes) < 0.5 * cell_seconds(wide, sizes)
     assert cell_bytes(cell(), Sizes(600, 40)) > 5 * cell_bytes(cell(), sizes)
     assert cell_seconds(cell(task=FeaturePowerLaw(), architecture=Diagonal(), steps=10**5), Sizes(1000, 24)) < 1.0, "moments, not samples"
 
