@@ -61,6 +61,8 @@ def fit_window(curves: Curves, where: Window) -> PowerLaw:
     """The power law of the seeds' mean curve in a window."""
     inside = where.of(curves.time)
     time, loss = curves.time[inside], curves.loss[:, inside]
+    if len(time) < 3:
+        raise Unresolved(f"too few points: {len(time)} records between times {where.start:.4g} and {where.end:.4g}")
     if not np.isfinite(loss).all():
         raise Unresolved("the loss is not finite in the window")
     if curves.floor is not None:
@@ -175,7 +177,8 @@ def _curves(dataset: xr.Dataset, rho: float) -> Iterator[tuple[str, Curves]]:
         yield source, _common(times, loss, floor, ignition, number)
     tier = _finest(dataset)
     if tier is not None:
-        ignition = np.where(np.isinf(predicted(dataset, rho)[tier]), np.nan, predicted(dataset, rho)[tier]) * scale
+        ignition = predicted(dataset, rho)[tier] * scale
+        ignition = np.where(ignition <= times[:, -1:], ignition, np.nan)
         yield "theory", _common(times, dataset["theory_loss"].sel(tier=tier).to_numpy(), floor, ignition, number)
 
 

@@ -1,8 +1,8 @@
 """Where a loss curve is fitted: between the ignition of an early mode and that of a small share of all modes.
 
 The window opens when mode `first_mode` ignites (before it single steps are seen, not a power law) and closes when `last_share` of all modes
-have ignited (from then on the modes that are missing beyond the last one bend the curve), or where the records end. It is read off the
-ignitions measured on the same curve, so it needs no theory; the prediction is then fitted in the very same window.
+have ignited (from then on the modes that are missing beyond the last one bend the curve), or with the last ignition recorded. It is read
+off the ignitions measured on the same curve, so it needs no theory; the prediction is then fitted in the very same window.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def window(
     clock = np.maximum.accumulate(mean[seen])
     start = float(np.exp(np.interp(np.log(rule.first_mode), place, clock)))
     reached = min(last, float(number[seen].max()))
-    end = float(np.exp(np.interp(np.log(last), place, clock))) if reached == last else float(time[-1])
+    end = float(np.exp(np.interp(np.log(reached), place, clock)))
     return checked(Window(start, end, reached - rule.first_mode), time, rule)
 
 

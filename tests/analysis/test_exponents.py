@@ -137,8 +137,17 @@ def test_reasons() -> None:
     assert "unstable slope" in unresolved([bent])
     flat = (curve[0], 1.0 + 1e-3 * curve[1], curve[2])
     assert "plateau" in unresolved([flat])
+
+
+def test_a_curve_that_breaks_off_is_fitted_before_that() -> None:
+    curve = power_law(2.0, 0.8, 1e-6)
     broken = (curve[0], np.where(curve[0] > 300, np.nan, curve[1]), curve[2])
-    assert "the loss is not finite in the window" in unresolved([broken])
+    data = dataset([curve], rate=1e-3, network=[broken])
+    found = exponent_rows(data, pd.DataFrame({"cell": data["cell"].to_numpy()}), SETTINGS).set_index("source")
+    assert found.loc["network", "window_end"] < 300 < found.loc["twin", "window_end"]
+    assert found.loc["network", "status"] == "ok"
+    nowhere = data.assign(theory_loss=data["theory_loss"].where(data["time"] < 100))
+    assert exponent_rows(nowhere, pd.DataFrame({"cell": data["cell"].to_numpy()}), SETTINGS)["predicted_finite"].isna().all()
 
 
 def test_a_few_modes_pose_no_question_of_scaling() -> None:
@@ -168,6 +177,8 @@ def test_the_window_waits_for_its_modes() -> None:
     found = window(ignition, number, time, WindowRule(first_mode=3, last_share=0.5, decades=0.5))
     assert (found.start, found.end) == (pytest.approx(30), pytest.approx(500))
     later = np.where(number > 10, np.nan, ignition)
-    assert window(later, number, time, WindowRule(last_share=0.5)).end == time[-1]
+    with pytest.raises(Unresolved, match=r"too few decades: the window spans 0\.52, at least 0\.6"):
+        window(later, number, time, WindowRule(last_share=0.5, decades=0.6))
+    assert window(later, number, time, WindowRule(last_share=0.5, decades=0.5)).end == pytest.approx(100)
     with pytest.raises(Unresolved, match="mode 3 did not ignite"):
         window(np.where(number > 2, np.nan, ignition), number, time, WindowRule(last_share=0.5))
