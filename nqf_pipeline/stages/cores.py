@@ -7,6 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 _XLA_FLAGS = ("--xla_cpu_multi_thread_eigen=false", "--xla_cpu_prefer_vector_width=512")
 """One thread per matmul (lanes and workers are the parallelism), and full-width vectors in fused loops."""
 
@@ -38,6 +40,7 @@ def claim_core() -> int | None:
 def prepare_worker() -> int | None:
     """Claim a core and configure XLA. Must run before JAX is imported; returns the core."""
     core = claim_core()
+    threadpool_limits(limits=1)  # NumPy's BLAS counted the cores before the claim
     given = os.environ.get("XLA_FLAGS", "")
     missing = [flag for flag in _XLA_FLAGS if flag.split("=")[0] not in given]
     os.environ["XLA_FLAGS"] = " ".join([given, *missing]).strip()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from threadpoolctl import threadpool_limits
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.errors import InputError
@@ -44,6 +45,7 @@ class Grid:
         self.sizes[cell.id] = sizes
 
 
+@threadpool_limits.wrap(limits=1)  # horizons take many small products: threads only wait for each other
 def build_grid(study: Study) -> Grid:
     """All cells. Raises ConfigError with every combination that cannot work, naming its place in the config file."""
     grid, problems = Grid(), []
