@@ -180,7 +180,7 @@ class Small:
         """Only the Gram matrix of the rows matters, so degrees beyond the number of rows are folded in exactly."""
         rows = np.concatenate(factors)
         if rows.shape[1] > rows.shape[0]:
-            rows = np.linalg.qr(rows.T, mode="r").T
+            rows = np.asarray(np.linalg.qr(rows.T, mode="r")).T
         return cls(rows[: len(factors[0])], rows[len(factors[0]) :])
 
     def next_invader(self, clock: EventClock, moments: Moments, optimizer: Optimizer) -> Invader | None:

@@ -27,9 +27,9 @@ def discrete_modes(
     found: dict[int, Array] = {}
     for part in _batches([(*modes.rate.shape, len(steps)) for modes, steps in zip(systems, step_numbers, strict=True)]):
         z = recursion(
-            *(np.stack([getattr(systems[i], name) for i in part]) for name in ("rate", "coupling", "seed")),
-            *(np.array([getattr(optimizers[i], name) for i in part]) for name in HYPER),
-            np.stack([np.asarray(step_numbers[i]) for i in part]),
+            **{name: np.stack([getattr(systems[i], name) for i in part]) for name in ("rate", "coupling", "seed")},
+            **{name: np.array([getattr(optimizers[i], name) for i in part]) for name in HYPER},
+            step_number=np.stack([np.asarray(step_numbers[i]) for i in part]),
         )
         found.update(zip(part, z, strict=True))
     return [found[i] for i in range(len(systems))]

@@ -79,8 +79,8 @@ class System:
     def _pairs(self, time: Float[Array, "records"]) -> Float[Array, "records groups 2"]:
         rows, first = np.arange(len(self.rate)), self.leader
         z = np.empty((len(time), *self.rate.shape))
-        leading = (array[rows, first] for array in (self.rate, self.saturation, self.seed))
-        z[:, rows, first], z[:, rows, 1 - first] = closed.pair(time[:, None], *leading, self.seed[rows, 1 - first])
+        rate, saturation, seed = (array[rows, first] for array in (self.rate, self.saturation, self.seed))
+        z[:, rows, first], z[:, rows, 1 - first] = closed.pair(time[:, None], rate, saturation, seed, self.seed[rows, 1 - first])
         return z
 
     @property
@@ -94,7 +94,8 @@ def feedforward_system(architecture: Architecture, problem: Problem, weights: Ar
 
     Order parameters outside these modes, of the size of the squared initial weights, are left out.
     """
-    moments = problem.moments
+    moments, watched = problem.moments, problem.modes
+    assert isinstance(watched, SingularBasis)
     left, values, right = np.linalg.svd(moments.linear, full_matrices=False)
     right = right.T
     vectors = SingularBasis(left, right, values).vectors(architecture.factors(weights))
@@ -104,7 +105,7 @@ def feedforward_system(architecture: Architecture, problem: Problem, weights: Ar
     rate, saturation = 4 * values, 2 * curvature
     total = float(np.sum(moments.linear * moments.optimum))
     rest = max(total - float(np.sum(values**2 / curvature)), 0.0) + float(moments.floor)
-    mix = (problem.modes.left.T @ left) * (problem.modes.right.T @ right) / (2 * problem.modes.target[:, None])
+    mix = (watched.left.T @ left) * (watched.right.T @ right) / (2 * watched.target[:, None])
     return System(rate[:, None], np.sqrt(saturation)[:, None], seed[:, None], mix[..., None], rest)
 
 
@@ -135,6 +136,7 @@ def entry_system(architecture: Architecture, problem: Problem, weights: Array) -
 
 def _watched_entries(problem: Problem) -> Float[Array, "watched entries"]:
     """One row per watched entry: strength per unit of G."""
+    assert isinstance(problem.modes, CoordinateBasis)
     index, target = problem.modes.index, problem.modes.target
     read = np.zeros((len(index), len(problem.moments.optimum)))
     read[np.arange(len(index)), index] = 1 / target
@@ -144,6 +146,7 @@ def _watched_entries(problem: Problem) -> Float[Array, "watched entries"]:
 def sample_system(architecture: Architecture, problem: Problem, weights: Array) -> System:
     """Orthogonal samples: every entry of G belongs to one sample, samples are the groups (one factor only)."""
     structure = problem.structure
+    assert isinstance(structure, DiagonalStructure)
     coefficients, goal = structure.coefficients, (problem.targets - structure.offset)[0]
     samples = coefficients.shape[1]
     members = [np.flatnonzero(column) for column in coefficients.T]

@@ -1,0 +1,79 @@
+"""Regimes and standings follow from measured defects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.forms.structure import DiagonalStructure
+from nqf_pipeline.models import MLP, Architecture, Diagonal, FourierMLP, MultiHead, PhaseRetrieval, QueryKey
+from nqf_pipeline.tasks import FeaturePowerLaw, Fourier, Problem, Task, Teacher
+from nqf_pipeline.theory.regime import off_diagonal_share, regime, whiteness_defect
+
+GD, SGD, ADAM = Optimizer(), Optimizer(kind="sgd", batch_size=32), Optimizer(kind="adam")
+POWER = (Diagonal(inputs=30), FeaturePowerLaw(modes=30))
+CASES: list[tuple[Architecture, Task, Optimizer, str, str]] = [
+    (*POWER, GD, "orthogonal_features", "exact"),
+    (*POWER, Optimizer(kind="momentum", weight_decay=0.01), "orthogonal_features", "exact"),
+    (*POWER, SGD, "orthogonal_features", "conditional"),
+    (*POWER, ADAM, "orthogonal_features", "outside"),
+    (FourierMLP(), Fourier(), GD, "orthogonal_features", "local"),
+    (MLP(), Teacher(inputs="white"), GD, "whitened_feedforward", "local"),
+    (MultiHead(), Teacher(inputs="white"), GD, "whitened_feedforward", "local"),
+    (MLP(), Teacher(inputs="white"), SGD, "whitened_feedforward", "conditional"),
+    (MLP(), Teacher(samples=2000), GD, "whitened_feedforward", "conditional"),
+    (MLP(activation="relu"), Teacher(inputs="white"), GD, "whitened_feedforward", "outside"),
+    (MLP(), Teacher(inputs="correlated", condition=20), GD, "weights", "conditional"),
+    (QueryKey(), Teacher(), GD, "weights", "conditional"),
+    (PhaseRetrieval(), Teacher(), GD, "weights", "conditional"),
+]
+
+
+@pytest.mark.parametrize(("architecture", "task", "optimizer", "name", "standing"), CASES, ids=lambda v: getattr(v, "kind", None))
+def test_regimes(architecture: Any, task: Any, optimizer: Optimizer, name: str, standing: str, rng: np.random.Generator) -> None:
+    found = regime(architecture, task.problem(architecture, rng), optimizer)
+    assert (found.name, found.standing) == (name, standing)
+    assert found.closed == (standing != "outside" and name != "weights")
+    assert found.reason
+
+
+def diagonal_problem(coefficients: np.ndarray, rng: np.random.Generator) -> tuple[Diagonal, Problem]:
+    """A diagonal network on inputs 4 * coefficients (features, samples)."""
+    architecture = Diagonal(inputs=len(coefficients))
+    base = FeaturePowerLaw(modes=len(coefficients), watched=3).problem(architecture, rng)
+    structure = DiagonalStructure(np.zeros((1, coefficients.shape[1])), coefficients)
+    targets = rng.uniform(0.5, 1, (1, coefficients.shape[1]))
+    return architecture, replace(base, structure=structure, targets=targets, moments=structure.moments(targets))
+
+
+def test_samples_with_several_features_of_their_own_are_orthogonal(rng: np.random.Generator) -> None:
+    architecture, problem = diagonal_problem(np.kron(np.eye(3), np.array([[1.0], [1.5]])), rng)
+    found = regime(architecture, problem, GD)
+    assert (found.name, found.standing) == ("orthogonal_samples", "exact")
+
+
+@pytest.mark.parametrize(("mixing", "name"), [(0.02, "orthogonal_features"), (1.0, "lotka_volterra")])
+def test_interacting_entries(mixing: float, name: str, rng: np.random.Generator) -> None:
+    coefficients = np.sqrt(6) * np.eye(6) + mixing * rng.uniform(0.5, 1, (6, 6))
+    found = regime(*diagonal_problem(coefficients, rng), GD)
+    assert (found.name, found.standing) == (name, "conditional")
+
+
+def test_defects_measure_what_they_say(rng: np.random.Generator) -> None:
+    moments = Teacher(inputs="correlated", condition=7, samples=50).problem(MLP(), rng).moments
+    values = np.linalg.eigvalsh(moments.operator)
+    assert whiteness_defect(moments) == pytest.approx(values.std() / values.mean())
+    off = moments.operator - np.diag(np.diag(moments.operator))
+    assert off_diagonal_share(moments) == pytest.approx(np.linalg.norm(off) / np.linalg.norm(moments.operator))
+
+
+def test_the_event_clock_needs_correlations_and_no_decay(rng: np.random.Generator) -> None:
+    correlated, white = (Teacher(inputs=kind).problem(MLP(), rng) for kind in ("correlated", "white"))
+    assert regime(MLP(), correlated, GD).evented
+    assert not regime(MLP(), correlated, Optimizer(weight_decay=0.01)).evented
+    assert not regime(MLP(), correlated, ADAM).evented
+    assert not regime(MLP(), white, GD).evented
