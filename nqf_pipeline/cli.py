@@ -17,8 +17,8 @@ from rich.table import Table
 from nqf_pipeline.errors import InputError, WorkError
 
 app = typer.Typer(
-    help="Neural quadratic forms: plan a study, run its stages, look at its results. The stages (train, theory, merge, analyse, figures, report) "
-    "are what the workflow calls; `snakemake --cores all` runs them all.",
+    help="Neural quadratic forms: plan a study, run its stages, look at its results. The stages (train, theory, merge, analyse, figures, "
+    "report) are what the workflow calls; `snakemake --cores all` runs them all.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -109,7 +109,9 @@ def theory(results: Results) -> None:
 
 
 @app.command()
-def merge(results: Results, allow_partial: Annotated[bool, typer.Option(help="merge what there is; absent cells get status missing")] = False) -> None:
+def merge(
+    results: Results, allow_partial: Annotated[bool, typer.Option(help="merge what there is; absent cells get status missing")] = False
+) -> None:
     """Merge trained and predicted shards into trajectories.zarr."""
     from nqf_pipeline.stages.run import merge_study
 
@@ -165,7 +167,7 @@ def query(
     table: Annotated[str, typer.Argument(help="exponents, plateaus, cells, timings or claims")],
     where: Annotated[str | None, typer.Option(help="SQL condition, for example \"architecture = 'mlp' and sigma < 0.01\"")] = None,
     columns: Annotated[str | None, typer.Option(help="comma-separated columns")] = None,
-    format: Annotated[str, typer.Option(help="table, csv or json")] = "table",
+    format: Annotated[str, typer.Option(help="table, csv or json")] = "table",  # noqa: A002  (the option's name)
     as_json: AsJson = False,
 ) -> None:
     """Rows of a study's table."""
@@ -183,7 +185,9 @@ def query(
 
 
 @app.command()
-def rerun(results: Results, cell: Annotated[str, typer.Argument(help="id of a cell, or its first characters")], as_json: AsJson = False) -> None:
+def rerun(
+    results: Results, cell: Annotated[str, typer.Argument(help="id of a cell, or its first characters")], as_json: AsJson = False
+) -> None:
     """Replay one cell alone and compare it with the stored run; changes nothing."""
     from nqf_pipeline.stages.rerun import rerun_cell
 

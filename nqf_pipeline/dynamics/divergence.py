@@ -10,7 +10,9 @@ EXPLODED = 1e4
 
 
 def diverged_step(
-    network_loss: Float[np.ndarray, "*cells records"], twin_loss: Float[np.ndarray, "*cells records"], step_number: Int[np.ndarray, "records"]
+    network_loss: Float[np.ndarray, "*cells records"],
+    twin_loss: Float[np.ndarray, "*cells records"],
+    step_number: Int[np.ndarray, "records"],
 ) -> Int[np.ndarray, "*cells"]:
     """First recorded step at which the loss of network or twin is not finite or has exploded; -1 where it never does."""
     with np.errstate(invalid="ignore", over="ignore"):

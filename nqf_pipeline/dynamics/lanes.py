@@ -67,8 +67,8 @@ def data_of(architecture: Architecture, problem: Problem, *, samples_needed: boo
     """A problem as one lane's data. Without `samples_needed` (an exactly quadratic module on the full batch) only its moments."""
     if not samples_needed:
         nothing = np.zeros((0,))
-        empty = [Split(nothing, nothing, None, moments) for moments in (problem.moments, problem.test_moments)]
-        return Data(*empty, problem.modes)
+        train, test = (Split(nothing, nothing, None, moments) for moments in (problem.moments, problem.test_moments))
+        return Data(train, test, problem.modes)
     train = Split(architecture.encode(problem.inputs), problem.targets, problem.structure, problem.moments)
     test = Split(architecture.encode(problem.test_inputs), problem.test_targets, None, problem.test_moments)
     return Data(train, test, problem.modes)

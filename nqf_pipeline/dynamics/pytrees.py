@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-
 from typing import TypeVar
 
 import jax

@@ -97,6 +97,7 @@ class Program:
         if self.batch_size is None:
             pull = jax.lax.stop_gradient(batch.moments.gradient(order))
             return (order * pull).sum()  # the loss's gradient at the price of one K G instead of two
+        assert batch.structure is not None  # only the full batch does without samples
         return _squared_error(batch.structure.offset + batch.structure.apply(order) - batch.targets)
 
     def _record(self, data: Data, runs: list[_Run]) -> Record:
@@ -106,9 +107,10 @@ class Program:
         if self.network_is_twin:
             losses = (twin_loss, twin_loss, twin_test_loss, twin_test_loss, jnp.zeros_like(twin_loss))
         else:
-            output = self.architecture.network(network, data.train.encoded)
-            offset = data.train.structure.offset
-            gap = output - offset - data.train.structure.apply(twin_order)
+            structure = data.train.structure
+            assert structure is not None  # only a network that is its own twin does without samples
+            output, offset = self.architecture.network(network, data.train.encoded), structure.offset
+            gap = output - offset - structure.apply(twin_order)
             divergence = jnp.sqrt(_squared_error(gap) / _squared_error(data.train.targets - offset))
             test_loss = _squared_error(self.architecture.network(network, data.test.encoded) - data.test.targets)
             losses = (_squared_error(output - data.train.targets), twin_loss, test_loss, twin_test_loss, divergence)

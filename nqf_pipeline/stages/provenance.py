@@ -13,6 +13,7 @@ UNKNOWN = "unknown"
 
 
 def package_version(name: str = "nqf-pipeline") -> str:
+    """Installed version of a package."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -25,7 +26,12 @@ def git_commit() -> str:
     folder = Path(__file__).parent
     try:
         described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"], cwd=folder, capture_output=True, text=True, timeout=10
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return UNKNOWN

@@ -24,7 +24,7 @@ def rerun_cell(results: Path, cell_id: str) -> dict[str, Any]:
     cell, shard = find_cell(results, cell_id)
     prepare_worker()
     enable_double_precision()
-    from nqf_pipeline.stages.train import Stopwatch, run_cells  # noqa: PLC0415  (JAX after the worker is prepared)
+    from nqf_pipeline.stages.train import Stopwatch, run_cells
 
     watch = Stopwatch()
     alone = run_cells([cell], 1, watch).isel(cell=0)
@@ -55,5 +55,7 @@ def find_cell(results: Path, cell_id: str) -> tuple[Cell, Shard]:
     found = [(cell, shard) for shard in shards for cell in shard.cells if cell.id.startswith(cell_id)]
     if len(found) != 1:
         what = f"{len(found)} cells begin" if found else "no cell begins"
-        raise InputError(f"{layout.manifest}: {what} with {cell_id!r}; `nqf query {results} cells --columns cell,architecture,sigma,seed` lists them")
+        raise InputError(
+            f"{layout.manifest}: {what} with {cell_id!r}; `nqf query {results} cells --columns cell,architecture,sigma,seed` lists them"
+        )
     return found[0]

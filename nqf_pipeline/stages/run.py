@@ -16,7 +16,7 @@ from nqf_pipeline.stages.heartbeat import mark_running
 from nqf_pipeline.stages.provenance import git_commit, package_version, versions
 from nqf_pipeline.store.atomic import to_json, write_json
 from nqf_pipeline.store.merge import MergeReport, merge
-from nqf_pipeline.store.shards import Summary, write_shard
+from nqf_pipeline.store.shards import ShardError, Summary, read_record, write_shard
 from nqf_pipeline.study.config import Study
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.manifest import read_manifest
@@ -29,7 +29,7 @@ Progress = Callable[[int], None]
 def begin(wish: Plan) -> Plan:
     """Fix the plan before the first job: new shards into the manifest, the validated config (as given, without defaults) beside it."""
     fixed = freeze(wish)
-    write_json(fixed.layout.study, fixed.study.model_dump(mode="json", exclude_unset=True))
+    write_json(fixed.layout.study, fixed.study.as_given())
     return fixed
 
 
@@ -39,10 +39,13 @@ def recorded_study(results: Path) -> Study:
     try:
         return Study.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise InputError(f"{results}: no study was run here ({path.name} is absent); start one with `snakemake`, or name another folder") from None
+        raise InputError(
+            f"{results}: no study was run here ({path.name} is absent); start one with `snakemake`, or name another folder"
+        ) from None
     except (ValueError, ValidationError) as error:
         raise InputError(
-            f"{path}: cannot be read by this version ({str(error).splitlines()[0]}); run the workflow again with the study's config file, which rewrites it"
+            f"{path}: cannot be read by this version ({str(error).splitlines()[0]}); "
+            "run the workflow again with the study's config file, which rewrites it"
         ) from error
 
 
@@ -57,7 +60,9 @@ def shard_named(results: Path, shard: str) -> Shard:
     for known in read_manifest(layout.manifest, layout.root.name).shards:
         if known.id == shard:
             return known
-    raise InputError(f"{layout.manifest}: no shard {shard}; `nqf plan` lists the shards of a study, and the workflow adds them to the manifest")
+    raise InputError(
+        f"{layout.manifest}: no shard {shard}; `nqf plan` lists the shards of a study, and the workflow adds them to the manifest"
+    )
 
 
 def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: None) -> None:
@@ -67,7 +72,7 @@ def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: 
     running = mark_running(Layout(Path(results)), shard_id)
     prepare_worker()
     enable_double_precision()
-    from nqf_pipeline.stages import train  # noqa: PLC0415  (JAX must not be imported before the worker is prepared)
+    from nqf_pipeline.stages import train
 
     watch = train.Stopwatch()
     watch.seconds["start"] = perf_counter() - begun
@@ -86,28 +91,36 @@ def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: 
 
 
 def predict_shards(results: Path, progress: Progress = lambda done: None) -> None:
-    """Predictions for every wanted shard that has none yet. Trains nothing."""
+    """Predictions for every wanted shard that has none of this version yet. Trains nothing."""
     wanted = recorded_plan(results)
     prepare_worker()
     enable_double_precision()
-    from nqf_pipeline.stages.theory import predict_cells  # noqa: PLC0415  (as above)
+    from nqf_pipeline.stages.theory import predict_cells
 
     layout = wanted.layout
     for shard in wanted.shards:
         path = layout.theory(shard.id)
-        if not path.with_name(f"{shard.id}.json").exists():
+        if not _predicted(path):
             begun = perf_counter()
             dataset = predict_cells(shard.cells)
-            write_shard(path, dataset, Summary(bucket=shard.bucket, timings={"predict": perf_counter() - begun}, versions=versions()), "theory")
+            summary = Summary(bucket=shard.bucket, timings={"predict": perf_counter() - begun}, versions=versions())
+            write_shard(path, dataset, summary, "theory")
         progress(1)
     write_json(layout.predicted, {"shards": sorted(shard.id for shard in wanted.shards)})
+
+
+def _predicted(path: Path) -> bool:
+    try:
+        return read_record(path).versions == versions()
+    except ShardError:
+        return False
 
 
 def merge_study(results: Path, allow_partial: bool = False) -> MergeReport:
     """All shards into the one store."""
     wanted = recorded_plan(results)
     attributes = {
-        "study": to_json(wanted.study.model_dump(mode="json", exclude_unset=True, exclude={"analysis", "report"})),
+        "study": to_json({key: value for key, value in wanted.study.as_given().items() if key not in ("analysis", "report")}),
         "package_version": package_version(),
         "git_commit": git_commit(),
     }

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import xarray as xr
 
+from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.store.schema import CURVE, MODES, TIERS
-from nqf_pipeline.study.cells import Cell
+from nqf_pipeline.study.cells import Cell, step_grid
 from nqf_pipeline.study.draws import initial_weights, problem_of
 from nqf_pipeline.theory.exponents import limit_exponent
+from nqf_pipeline.tasks.base import Task
+from nqf_pipeline.theory.exponents import limit_exponent, mean_loss_curve, spectrum
 from nqf_pipeline.theory.predict import CellInputs, predict
 
 
@@ -27,8 +32,11 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
             (len(tiers), len(cells), *shape)
         )
 
+    expected = {"expected_loss": (CURVE, np.array([_expected_loss(cell) for cell in cells]))} if spectrum(cells[0].task) else {}
     return xr.Dataset(
         {
+            **expected,
+            "exponent_limit": ("cell", np.array([limit_exponent(cell.task) for cell in cells])),
             "theory_loss": (("tier", *CURVE), field("loss", (records,))),
             "theory_mode": (("tier", *MODES), field("mode", (records, modes))),
             "theory_ignition": (("tier", "cell", "mode"), field("ignition", (modes,))),
@@ -41,6 +49,18 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
             "standing": ("cell", np.array([p.standing for p in predictions], dtype=object)),
         },
     )
+
+
+def _expected_loss(cell: Cell) -> np.ndarray:
+    """Knows no draw of weights, so seeds share it; nothing where the steps do not follow the modes or only see batches."""
+    if not cell.optimizer.in_linear_span or cell.optimizer.batch_size is not None:
+        return np.full(cell.records, np.nan)
+    return _expected_curve(cell.task, cell.architecture, cell.epsilon, cell.optimizer, cell.steps, cell.records)
+
+
+@lru_cache(maxsize=64)
+def _expected_curve(task: Task, architecture: Architecture, epsilon: float, optimizer: Optimizer, steps: int, records: int) -> np.ndarray:
+    return mean_loss_curve(task, architecture, epsilon, optimizer, step_grid(steps, records), tier="flow")
 
 
 def _inputs(cell: Cell) -> CellInputs:

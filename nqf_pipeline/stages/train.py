@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -72,10 +73,10 @@ def run_cells(cells: Sequence[Cell], lane_width: int, watch: Stopwatch, progress
     """Trains cells of one bucket; returns their trajectories in the order given."""
     program, executable, parts = program_of(cells[0]), None, []
     for group_cells in lane_groups(cells, lane_width):
-        group, data = watch.time("prepare", lambda c=group_cells: assemble(c, lane_width))
+        group, data = watch.time("prepare", partial(assemble, group_cells, lane_width))
         if executable is None:
-            executable = watch.time("compile", lambda g=group: program.compile(g))
-        record = watch.time("run", lambda g=group, e=executable: train(program, e, g))
+            executable = watch.time("compile", partial(program.compile, group))
+        record = watch.time("run", partial(train, program, executable, group))
         parts.append(trajectories(group_cells, data, record))
         progress(len(group_cells))
     return xr.concat(parts, dim="cell").sel(cell=[cell.id for cell in cells])

@@ -101,6 +101,15 @@ VARIABLES: tuple[Entry, ...] = (
     Entry("theory_loss", ("tier", *CURVE), "float64", "loss", "predicted training loss", PREDICTED, _kinds("store")),
     Entry("theory_mode", ("tier", *MODES), "float64", "1", "predicted strength of a mode", PREDICTED, _kinds("store")),
     Entry(
+        "expected_loss",
+        CURVE,
+        "float64",
+        "loss",
+        "predicted training loss, averaged over seeds: from spectrum, initial profile and epsilon alone (gradient flow)",
+        _kinds(),
+        PREDICTED | _kinds("store"),
+    ),
+    Entry(
         "theory_ignition",
         ("tier", "cell", "mode"),
         "float64",
