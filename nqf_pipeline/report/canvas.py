@@ -22,7 +22,7 @@ from nqf_pipeline.report.wording import number, power
 _METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
 
 
-SHORT_RANGE = 100.0
+SHORT_RANGE = 60.0
 """Largest over smallest value of a log axis below which single powers of ten are too few to read it."""
 
 
@@ -93,7 +93,7 @@ def log_axes(axis: Axes, x: bool = True, y: bool = True) -> None:
 
 
 def _log_label(value: float, low: float, high: float) -> str:
-    """Powers of ten; over less than two decades 1, 2, 5 in plain numbers."""
+    """Powers of ten; over less than two decades, 1, 2, 5 in plain numbers."""
     if high < SHORT_RANGE * low:
         return f"{value:g}" if 1e-3 <= value < 1e5 else number(value)
     return power(value) if abs(math.log10(value) % 1.0) < 1e-6 else ""

@@ -41,7 +41,7 @@ def exponents(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     for axis in left[-width:]:
         axis.set_xlabel("ε (spaced as 1/ln(1/ε))")
     figure.supylabel("exponent of the loss curve", fontsize=9)
-    _legend(figure, colour_of(str(every["architecture"].iloc[0]), look.palette))
+    _legend(figure, colour_of(str(every["architecture"].iloc[0]), look.palette), limits=every["predicted_limit"].notna().any())
     return Drawing(figure, title, _caption(every, len(groups)))
 
 
@@ -50,11 +50,12 @@ def _approach(axis: Axes, group: pd.DataFrame, look: ReportSettings) -> None:
     x = 1.0 / np.log(1.0 / group["epsilon"].to_numpy())
     colour = colour_of(str(group["architecture"].iloc[0]), look.palette)
     sides = np.abs([group["exponent"] - group["ci_low"], group["ci_high"] - group["exponent"]])
-    axis.plot(x, group["predicted_finite"], color=INK, marker=MARKERS["theory"], markersize=3, markerfacecolor="none", **LINES["theory"])
+    axis.plot(x, group["predicted_finite"], color=INK, marker=MARKERS["theory"], markersize=8, markerfacecolor="none", **LINES["theory"])
     axis.errorbar(x, group["exponent"], yerr=sides, fmt=MARKERS["network"], color=colour, markersize=4.5, capsize=2, linewidth=1.2)
     limit = float(group["predicted_limit"].iloc[0])
-    axis.axhline(limit, color=MUTED, linewidth=0.9, linestyle=_LIMIT)
-    axis.plot([0], [limit], marker="*", color=INK, markersize=8, clip_on=False, zorder=5)
+    if np.isfinite(limit):
+        axis.axhline(limit, color=MUTED, linewidth=0.9, linestyle=_LIMIT)
+        axis.plot([0], [limit], marker="*", color=INK, markersize=8, clip_on=False, zorder=5)
     axis.set_xlim(0, float(x.max()) * 1.12)
     _epsilon_ticks(axis, x, group["epsilon"].to_numpy())
     axis.margins(y=0.2)
@@ -70,8 +71,8 @@ def _epsilon_ticks(axis: Axes, x: np.ndarray, epsilon: np.ndarray) -> None:
     axis.set_xticks([position for position, _ in kept], [name for _, name in kept])
 
 
-def _legend(figure: Figure, colour: str) -> None:
-    line: dict[str, Any] = {"color": INK, "marker": MARKERS["theory"], "markerfacecolor": "none", "markersize": 4, **LINES["theory"]}
+def _legend(figure: Figure, colour: str, limits: bool) -> None:
+    line: dict[str, Any] = {"color": INK, "marker": MARKERS["theory"], "markerfacecolor": "none", "markersize": 7, **LINES["theory"]}
     star: dict[str, Any] = {
         "color": MUTED,
         "marker": "*",
@@ -85,7 +86,7 @@ def _legend(figure: Figure, colour: str) -> None:
         Line2D([], [], label="predicted, same window", **line),
         Line2D([], [], label="limit, ε → 0", **star),
     ]
-    source_legend(figure, [], extra)
+    source_legend(figure, [], extra if limits else extra[:2])
 
 
 def _title(table: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
@@ -57,9 +57,10 @@ def ignition(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     figure, axes = panels(2, len(tiers), 2.2, title, sharex="row", sharey="row", height_ratios=[1.15, 1])
     for j, (tier, part) in enumerate(parts.items()):
         _scatter(axes[0, j], part, look)
-        axes[0, j].set_title(f"{TIER_NAMES[tier]}\nn {len(part):,}, {spread(part['relative_error'])}", fontsize=8.5)
+        axes[0, j].set_title(f"{TIER_NAMES[tier]}\n{_count(part)}", fontsize=8.5)
         _errors(axes[1, j], part, kinds, look)
     axes[0, 0].set_ylabel("measured ignition (step)")
+    axes[1, 0].set_ylabel("relative error")
     _legend(figure, kinds, ordered(table["optimizer"]), look)
     return Drawing(figure, title, _caption(parts))
 
@@ -77,52 +78,62 @@ def _scatter(axis: Axes, part: pd.DataFrame, look: ReportSettings) -> None:
 
 
 def _errors(axis: Axes, part: pd.DataFrame, kinds: list[str], look: ReportSettings) -> None:
-    """Per architecture: all errors (thin), their middle half (thick), their median (tick and number)."""
-    sizes = part["relative_error"].abs()
-    for row, kind in enumerate(kinds):
-        own = sizes[part["architecture"] == kind]
-        if len(own):
-            lowest, low, median, high, highest = own.quantile([0, 0.25, 0.5, 0.75, 1]).clip(lower=SMALLEST)  # log axis: no place for 0
-            axis.hlines([row, row], [lowest, low], [highest, high], color=colour_of(kind, look.palette), linewidths=[1.2, 9.0])
-            axis.vlines(median, row - 0.28, row + 0.28, color=INK, linewidth=1.4)
-            axis.text(1.01, row, percent(own.median()), transform=axis.get_yaxis_transform(), va="center", fontsize=8)
-    axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(numticks=4))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
-    axis.set_yticks(range(len(kinds)), [readable(kind) for kind in kinds])
-    axis.set(xlabel="size of relative error", ylim=(len(kinds) - 0.5, -0.5))
-    axis.tick_params(axis="y", length=0)
-    axis.grid(True, axis="x")
+    """Size of the relative error against sigma: medians joined, a thin line from each up to the worst."""
+    for place, kind in enumerate(kinds):
+        sizes = part.loc[part["architecture"] == kind].groupby("sigma")["relative_error"].agg(lambda errors: errors.abs().median())
+        worst = part.loc[part["architecture"] == kind].groupby("sigma")["relative_error"].agg(lambda errors: errors.abs().max())
+        sigma = sizes.index.to_numpy() * 10.0 ** (0.05 * (place - (len(kinds) - 1) / 2))  # beside each other, not on top
+        style: dict[str, Any] = {"color": colour_of(kind, look.palette)}
+        axis.plot(sigma, sizes.clip(lower=SMALLEST), marker="o", markersize=4, linewidth=1.2, **style)
+        axis.vlines(sigma, sizes.clip(lower=SMALLEST), worst.clip(lower=SMALLEST), linewidth=1.0, alpha=0.6, **style)
+    log_axes(axis)
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.set_xlabel("σ")
 
 
 def _legend(figure: Figure, kinds: list[str], optimizers: list[str], look: ReportSettings) -> None:
     styles = [(readable(kind), colour_of(kind, look.palette), "o") for kind in kinds]
     styles += [(readable(kind), INK, _MARKERS.get(kind, "o")) for kind in optimizers]
     handles = [Line2D([], [], color=colour, marker=marker, linestyle="none", label=name) for name, colour, marker in styles]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, handletextpad=0.2, columnspacing=1.2)
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, handletextpad=0.2, columnspacing=1.2)
 
 
 def _title(table: pd.DataFrame) -> str:
-    networks = table[~table["architecture"].isin(EXACT)]
-    twins = networks[networks["tier"] == "twin"]
-    predicted = finest_predictions(networks if len(networks) else table)
+    twins, predicted = table[table["tier"] == "twin"], finest_predictions(inexact(table))
     pieces = [f"{_median(twins)} from their twins'"] if len(twins) else []
     pieces += [f"{_median(predicted)} from the predicted step"] if len(predicted) else []
-    return f"{'Networks' if len(networks) else 'Ensembles'} ignite {listed(pieces)} (medians over all cells)"
+    return f"Networks ignite {listed(pieces)} (medians over all cells)"
 
 
 def _median(part: pd.DataFrame) -> str:
     return percent(part["relative_error"].abs().median())
 
 
+def _count(part: pd.DataFrame) -> str:
+    """Number and size of the errors, of networks that differ from their twins where there are any."""
+    part = inexact(part)
+    return f"n {len(part):,}, {spread(part['relative_error'])}"
+
+
+def inexact(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of networks that are more than a quadratic form; all rows where there are no such networks."""
+    chosen = table[~table["architecture"].isin(EXACT)]
+    return chosen if len(chosen) else table
+
+
 def _caption(parts: dict[str, pd.DataFrame]) -> str:
     pieces = []
     for tier, part in parts.items():
-        row = part.loc[part["relative_error"].abs().idxmax()]
+        row = part.loc[inexact(part)["relative_error"].abs().idxmax()]
         worst = f"{readable(row['architecture'])}, {readable(row['optimizer'])}, σ = {number(row['sigma'])}, mode {int(row['mode'])}"
-        pieces.append(f"{TIER_NAMES[tier]}: n {len(part):,}, {spread(part['relative_error'])} ({worst})")
+        pieces.append(f"{TIER_NAMES[tier]}: {_count(part)} ({worst})")
+    every = pd.concat(parts.values())
+    exact = finest_predictions(every[every["architecture"].isin(EXACT)])
+    also = (
+        f" Exactly quadratic networks against prediction: n {len(exact):,}, {spread(exact['relative_error'])}." if len(exact) else ""
+    )
     return (
         "Above: each point is one mode of one network, the line is equality. "
-        f"Below: all errors (thin), their middle half (thick), medians (number). {'; '.join(pieces)}."
+        f"Below: median error by architecture and σ, thin lines up to the worst. {'; '.join(pieces)}.{also}"
     )

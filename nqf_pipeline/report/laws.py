@@ -38,7 +38,9 @@ def power_laws(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         axis.set_xlabel(TIME)
     loss_label(figure, height, LOSS)
     window = Line2D([], [], color=MUTED, alpha=0.3, linewidth=7, label="fitted window, smallest ε")
-    source_legend(figure, ["network", "theory"], [window, Line2D([], [], color=INK, linewidth=0.8, label="slope of the limit")])
+    guide = Line2D([], [], color=INK, linewidth=0.8, label="slope of the limit")
+    limits = any(table["predicted_limit"].notna().any() for table in ensembles(study).values())
+    source_legend(figure, ["network", "theory"], [window, guide] if limits else [window])
     return Drawing(figure, title, caption)
 
 
@@ -128,8 +130,6 @@ def _fourier_words(study: Findings, thetas: list[float]) -> tuple[str, str]:
             measured = ", ".join(f"{source} {value:.2f}" for source, value in values.items())
             pieces.append(f"θ = {theta:g}: {measured}, limit {fits['network']['predicted_limit'].iloc[0]:.2f}")
     if not pieces:
-        return (
-            "Fourier target: no exponent is resolved",
-            f"Loss against time. No exponent is given: {why_not(study, 'fourier') or 'none was fitted'}.",
-        )
+        reason = why_not(study, "fourier") or "none was fitted"
+        return "Fourier target: no exponent is resolved", f"Loss against time. No exponent is given: {reason}."
     return f"Fourier target: fitted exponents {listed(networks)}", f"Fitted exponents of the loss. {'; '.join(pieces)}."

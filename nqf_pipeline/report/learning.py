@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ def learning(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     architectures, optimizers = ordered(rows["architecture"]), ordered(rows["optimizer"])
     curves = list(study.curves(rows, *_NAMES))
     title, caption = _words(curves, sigma, highlighted(rows, look))
-    figure, axes = panels(len(architectures), len(optimizers), 1.75, title, sharex="col", sharey=True)
+    figure, axes = panels(len(architectures), len(optimizers), 1.75, title, sharex="col", sharey="row")
     for i, architecture in enumerate(architectures):
         for j, optimizer in enumerate(optimizers):
             here = [c for c in curves if c.cell["architecture"] == architecture and c.cell["optimizer"] == optimizer]
@@ -38,7 +38,7 @@ def learning(study: Findings, look: ReportSettings) -> Drawing | Omitted:
             axes[0, j].set_title(readable(optimizer))
             axes[-1, j].set_xlabel("step")
         corner(axes[i, 0], readable(architecture), colour_of(architecture, look.palette))
-    floor(list(axes.flat), curves)
+        floor(axes[i], [curve for curve in curves if curve.cell["architecture"] == architecture])
     loss_label(figure, len(architectures), LOSS)
     source_legend(figure, ["network", "twin", "theory"])
     return Drawing(figure, title, caption)
@@ -111,7 +111,7 @@ def corner(axis: Axes, text: str, colour: str) -> None:
     axis.text(0.04, 0.08, text, transform=axis.transAxes, color=colour, fontweight="bold", fontsize=9)
 
 
-def floor(axes: Sequence[Axes], curves: Sequence[Curves]) -> None:
+def floor(axes: Iterable[Axes], curves: Sequence[Curves]) -> None:
     """End the loss axis where nothing is left to learn: below, only rounding differs."""
     losses = [loss for curve in curves if (loss := curve.of("network_loss")) is not None]
     start = max((loss[0] for loss in losses), default=1.0)
@@ -157,7 +157,7 @@ def digits(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         _panel(axis, [curve for curve in curves if curve.cell["architecture"] == architecture], look)
         corner(axis, readable(architecture), colour_of(architecture, look.palette))
         axis.set_xlabel("step")
-    floor(list(figure.axes), curves)
+    floor(figure.axes, curves)
     loss_label(figure, height, LOSS)
     source_legend(figure, ["network", "twin", "theory"] if any(curve.finest("theory_loss") for curve in curves) else ["network", "twin"])
     return Drawing(figure, title, caption)

@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, panels, source_legend
 from nqf_pipeline.report.data import Curves, Findings, ordered, where
+from nqf_pipeline.report.ignition import finest_predictions
 from nqf_pipeline.report.learning import draw, highlighted, networks, shown_sigma
 from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable, shades
 from nqf_pipeline.report.wording import number, percent, plural
@@ -16,6 +17,7 @@ from nqf_pipeline.study.config import ReportSettings
 
 _NAMES = ("network_mode", "twin_mode", "theory_ignition", "mode_number")
 MODES_SHOWN = 6
+_LINE = {**LINES["theory"], "linewidth": 1.8}
 
 
 def modes(study: Findings, look: ReportSettings) -> Drawing | Omitted:
@@ -40,7 +42,7 @@ def modes(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     for axis in left[-width:]:
         axis.set_xlabel("step")
     figure.supylabel("recovered strength of a mode" + (" (1 when learnt)" if height > 1 else ""), fontsize=9)
-    line = Line2D([], [], color=INK, linewidth=1.1, linestyle=LINES["theory"]["linestyle"], label="predicted ignition (strength 1/2)")
+    line = Line2D([], [], color=INK, label="predicted ignition (strength 1/2)", **_LINE)
     source_legend(figure, ["network", "twin"], [line])
     return Drawing(figure, title, _caption(matched, curves))
 
@@ -56,10 +58,8 @@ def _panel(axis: Axes, curve: Curves, look: ReportSettings) -> None:
         draw(axis, curve.steps, network[:, k], "network", colours[k])
         draw(axis, curve.steps, None if twin is None else twin[:, k], "twin", INK)
         if finest and np.isfinite(finest[1][k]):
-            axis.axvline(finest[1][k], color=colours[k], linewidth=1.1, linestyle=LINES["theory"]["linestyle"])
-            axis.text(
-                finest[1][k], 1.2, f" {numbers[k]}", color=colours[k], ha="left", va="top", fontsize=8.5, fontweight="bold", clip_on=True
-            )
+            axis.axvline(finest[1][k], color=colours[k], **_LINE)
+            axis.text(finest[1][k], 1.2, f" {numbers[k]}", color=INK, va="top", fontsize=8.5, fontweight="bold", clip_on=True)
     log_axes(axis, y=False)
     axis.set(ylim=(-0.05, 1.22), yticks=[0, 0.5, 1])
     axis.set_xlim(*_window(curve.steps, network[:, :shown]))
@@ -79,10 +79,8 @@ def _matched(study: Findings, rows: pd.DataFrame) -> pd.DataFrame:
     table = study.plateaus
     if table.empty:
         return table
-    table = table[(table["source"] == "network") & (table["status"] == "matched") & (table["tier"] != "twin")]
-    table = table.merge(rows[["architecture", "optimizer", "sigma", "seed"]].drop_duplicates(), how="inner")
-    finest = table.groupby("architecture")["tier"].transform(lambda tiers: "discrete" if "discrete" in set(tiers) else tiers.iloc[-1])
-    return table[table["tier"] == finest]
+    table = table[(table["source"] == "network") & (table["status"] == "matched") & table["cell"].isin(rows["cell"])]
+    return finest_predictions(table)
 
 
 def _title(matched: pd.DataFrame, sigma: float, optimizer: str) -> str:
@@ -90,7 +88,7 @@ def _title(matched: pd.DataFrame, sigma: float, optimizer: str) -> str:
     if matched.empty:
         return f"Modes switch on one after another ({setting})"
     error = float(matched["relative_error"].abs().median())
-    return f"Modes switch on one after another, {percent(error)} from the predicted step (median; {setting})"
+    return f"Modes ignite {percent(error)} from the predicted step (median; {setting})"
 
 
 def _caption(matched: pd.DataFrame, curves: list[Curves]) -> str:

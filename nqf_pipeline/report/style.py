@@ -25,7 +25,7 @@ WIDTH = 8.0
 LINES: dict[str, dict[str, Any]] = {
     "network": {"linestyle": "-", "linewidth": 2.8},
     "twin": {"linestyle": (0, (4, 3)), "linewidth": 1.0},
-    "theory": {"linestyle": (0, (1, 2)), "linewidth": 1.6},
+    "theory": {"linestyle": (0, (0.05, 2.2)), "linewidth": 2.4, "dash_capstyle": "round"},
 }
 MARKERS = {"network": "o", "twin": "s", "theory": "D"}
 SOURCES = {"network": "network", "twin": "twin (quadratic form, trained)", "theory": "theory"}
