@@ -1,8 +1,9 @@
 """Scaling exponents of loss curves, with window, interval and prediction; one row per setting (all its seeds) and curve.
 
 Measured and predicted exponents come from the same estimator: the mean over seeds of the loss above its floor, fitted in the window that
-the measured ignitions give. `predicted_finite` is that fit, in the measured window, of the finest tier of theory, so both share whatever
-finite epsilon, finite number of modes and the window do to a straight line; what is left between them is theory against measurement.
+the measured ignitions give. `predicted_finite` is that fit, in the measured window, of the theory's curve: the one expected from spectrum
+and epsilon before weights are drawn, where there is one, else that of the finest tier. So both share whatever finite epsilon, finite number
+of modes and the window do to a straight line; what is left between them is theory against measurement.
 
 The interval is the wider of two: a t-interval from the delete-one jackknife over seeds, which repeats everything, choice of the window
 included (`jackknife_t`), and the range of exponents over windows with a quarter of the length cut off (`subwindows`), the only
@@ -179,7 +180,13 @@ def _curves(dataset: xr.Dataset, rho: float) -> Iterator[tuple[str, Curves]]:
     if tier is not None:
         ignition = predicted(dataset, rho)[tier] * scale
         ignition = np.where(ignition <= times[:, -1:], ignition, np.nan)
-        yield "theory", _common(times, dataset["theory_loss"].sel(tier=tier).to_numpy(), floor, ignition, number)
+        yield "theory", _common(times, _theory_loss(dataset, tier), floor, ignition, number)
+
+
+def _theory_loss(dataset: xr.Dataset, tier: str) -> np.ndarray:
+    """The curve expected before any weights are drawn, where theory gives one; else the tier's curves, which know each cell's start."""
+    expected = dataset["expected_loss"].to_numpy() if "expected_loss" in dataset else np.array([np.nan])
+    return expected if np.isfinite(expected).all() else dataset["theory_loss"].sel(tier=tier).to_numpy()
 
 
 def _known_floor(dataset: xr.Dataset) -> np.ndarray | None:

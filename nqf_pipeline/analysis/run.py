@@ -30,7 +30,7 @@ _SAME_SETTING = frozenset({"cell", "seed", "steps", "experiment", "regime", "sta
 """Coordinates in which the cells of one setting may differ."""
 READ = (
     *("network_loss", "twin_loss", "divergence", "network_mode", "twin_mode", "step_number", "time", "mode_number"),
-    *("theory_loss", "theory_mode", "theory_ignition"),
+    *("theory_loss", "theory_mode", "theory_ignition", "expected_loss"),
 )
 TABLES_WRITTEN = ("exponents", "plateaus", "cells", "timings")
 Frames = dict[str, pd.DataFrame]

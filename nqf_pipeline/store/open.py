@@ -29,6 +29,10 @@ class Study:
     trajectories: xr.DataTree
     """One node per bucket (see docs/data_dictionary.md), arrays as dask arrays."""
 
+    def __repr__(self) -> str:
+        cells = sum(int(node.sizes["cell"]) for node in self.trajectories.children.values())
+        return f"Study({str(self.path)!r}: {cells} cells in {len(self.trajectories.children)} buckets)"
+
     @cached_property
     def exponents(self) -> pd.DataFrame:
         """Scaling exponents with windows, intervals and predictions."""

@@ -57,7 +57,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "exponents": (
         *_GROUP,
         Column("bucket", "string", "", "node of trajectories.zarr that holds the cells", key=True),
-        Column("source", "string", "", "curve: network, twin, or theory (expected curve of the finest tier)", key=True),
+        Column("source", "string", "", "curve: network, twin, or theory", key=True),
         Column("seeds", "int64", "1", "cells (seeds) behind the row"),
         Column("exponent", "float64", "1", "k of loss = A time^-k + floor in the window"),
         Column("ci_low", "float64", "1", "lower end of the interval"),
@@ -69,7 +69,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("points", "int64", "1", "records in the window"),
         Column("ignitions", "float64", "1", "watched modes that ignite inside the window (mean over seeds)"),
         Column("floor", "float64", "loss", "floor of the fit, given by theory or fitted"),
-        Column("predicted_finite", "float64", "1", "the same fit, same window, to the theory's curve"),
+        Column(
+            "predicted_finite",
+            "float64",
+            "1",
+            "the same fit, same window, to the theory's curve (expected before weights are drawn, if any)",
+        ),
         Column("predicted_limit", "float64", "1", "exponent for epsilon -> 0 and infinitely many modes"),
         Column("relative_error", "float64", "1", "exponent / predicted_finite - 1"),
         Column("status", "string", "", "ok or not_resolved"),

@@ -75,6 +75,22 @@ def test_measured_and_predicted_share_the_window() -> None:
     assert found.loc["network", "relative_error"] != 0
 
 
+def test_the_prediction_is_the_curve_expected_before_weights_are_drawn() -> None:
+    rng = np.random.default_rng(3)
+    curves = [power_law(2.0, 0.8, 1e-6, draws=rng.chisquare(8, 1000) / 8) for _ in range(3)]
+    expected = power_law(2.0, 0.8, 1e-6)[1]
+    data = dataset(curves, rate=1e-3)
+    coordinates = pd.DataFrame({"cell": data["cell"].to_numpy(), "seed": range(3)})
+    own = exponent_rows(data, coordinates, SETTINGS).set_index("source").loc["network"]
+    prior = data.assign(expected_loss=(("cell", "step"), np.tile(expected, (3, 1))))
+    found = exponent_rows(prior, coordinates, SETTINGS).set_index("source").loc["network"]
+    assert own["relative_error"] == pytest.approx(0, abs=1e-12)
+    assert found["exponent"] == own["exponent"]
+    assert 0 < abs(found["relative_error"]) < 0.02
+    partly = prior.assign(expected_loss=prior["expected_loss"].where(prior["step_number"] > 0))
+    assert exponent_rows(partly, coordinates, SETTINGS)["predicted_finite"].iloc[0] == own["predicted_finite"]
+
+
 def test_the_interval_covers_the_exponent_of_many_seeds() -> None:
     """Random seeds of the modes (chi-square with 1 degree of freedom), 5 runs a setting."""
     rng = np.random.default_rng(7)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import shutil
 import warnings
@@ -12,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nqf_pipeline
 from nqf_pipeline.errors import InputError
@@ -67,6 +71,50 @@ def test_same_bytes_whatever_the_shards_and_their_order(tmp_path: Path, cells: l
         merge(results, random.Random(shuffle).sample(wanted, len(wanted)), ROOT)
         stores.append(list_files(results / STORE))
     assert stores[0] == stores[1]
+
+
+@settings(max_examples=6, deadline=None)
+@given(data=st.data())
+def test_any_split_into_shards_gives_the_same_store(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    cells = [f"{k:016x}" for k in range(9)]
+    order = data.draw(st.permutations(cells))
+    cuts = sorted(data.draw(st.sets(st.integers(1, 8), max_size=4)))
+    results = tmp_path_factory.mktemp("split")
+    for start, end in zip([0, *cuts], [*cuts, 9], strict=True):
+        write_shard(results / f"shards/{order[start]}.zarr.zip", training(order[start:end]), Summary(bucket="b"))
+    merge(results, rows(cells, "b"), ROOT)
+    whole = tmp_path_factory.mktemp("whole")
+    write_shard(whole / "shards/a.zarr.zip", training(cells), Summary(bucket="b"))
+    merge(whole, rows(cells, "b"), ROOT)
+    assert list_files(results / STORE) == list_files(whole / STORE)
+
+
+def test_cells_of_one_bucket_may_have_different_tiers(tmp_path: Path, cells: list[str]) -> None:
+    write_shard(tmp_path / "shards/a.zarr.zip", training(cells), Summary(bucket="mlp_64"))
+    halves = {"a": theory(cells[:2]), "b": theory(cells[2:]).isel(tier=[0]).assign_coords(tier=["event"])}
+    for name, part in halves.items():
+        write_shard(tmp_path / f"theory/{name}.zarr.zip", part, Summary(bucket="mlp_64"), kind="theory")
+    merge(tmp_path, rows(cells), ROOT)
+    node = open_study(tmp_path).trajectories["mlp_64"].to_dataset()
+    assert node["tier"].values.tolist() == ["asymptote", "event", "discrete"]
+    for part in halves.values():
+        own = node["theory_ignition"].sel(cell=part["cell"].values)
+        np.testing.assert_array_equal(own.sel(tier=part["tier"].values), part["theory_ignition"])
+        assert np.isnan(own.drop_sel(tier=part["tier"].values)).all()
+
+
+def test_full_disk_keeps_the_old_store(results: Path, cells: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    before = list_files(results / STORE)
+
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match=r"trajectories\.zarr: no space left"):
+        merge(results, rows(cells), ROOT)
+    assert list_files(results / STORE) == before
+    assert open_study(results).trajectories["mlp_64"].sizes["cell"] == 4
+    assert not (results / f".{STORE}.tmp").exists()
 
 
 def test_plain_xarray_opens_it_without_a_warning(results: Path) -> None:
