@@ -13,7 +13,6 @@ from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.store.schema import CURVE, MODES, TIERS
 from nqf_pipeline.study.cells import Cell, step_grid
 from nqf_pipeline.study.draws import initial_weights, problem_of
-from nqf_pipeline.theory.exponents import limit_exponent
 from nqf_pipeline.tasks.base import Task
 from nqf_pipeline.theory.exponents import limit_exponent, mean_loss_curve, spectrum
 from nqf_pipeline.theory.predict import CellInputs, predict
@@ -36,7 +35,6 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
     return xr.Dataset(
         {
             **expected,
-            "exponent_limit": ("cell", np.array([limit_exponent(cell.task) for cell in cells])),
             "theory_loss": (("tier", *CURVE), field("loss", (records,))),
             "theory_mode": (("tier", *MODES), field("mode", (records, modes))),
             "theory_ignition": (("tier", "cell", "mode"), field("ignition", (modes,))),
