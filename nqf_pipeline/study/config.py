@@ -183,7 +183,6 @@ class ReportSettings(Strict):
     sigma: Positive | None = Field(default=None, description="sigma whose curves are drawn; null: the smallest of each experiment")
     optimizer: Literal["gd", "sgd", "momentum", "adam"] = Field(default="gd", description="optimizer whose curves are drawn")
     seed: Natural | None = Field(default=None, description="seed whose curves are drawn; null: the first")
-    threshold: Positive = Field(default=0.1, description="distance of network and twin from which on the network counts as having left it")
 
 
 class Study(Strict):
