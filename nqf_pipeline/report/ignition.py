@@ -130,9 +130,7 @@ def _caption(parts: dict[str, pd.DataFrame]) -> str:
         pieces.append(f"{TIER_NAMES[tier]}: {_count(part)} ({worst})")
     every = pd.concat(parts.values())
     exact = finest_predictions(every[every["architecture"].isin(EXACT)])
-    also = (
-        f" Exactly quadratic networks against prediction: n {len(exact):,}, {spread(exact['relative_error'])}." if len(exact) else ""
-    )
+    also = f" Exactly quadratic networks against prediction: n {len(exact):,}, {spread(exact['relative_error'])}." if len(exact) else ""
     return (
         "Above: each point is one mode of one network, the line is equality. "
         f"Below: median error by architecture and σ, thin lines up to the worst. {'; '.join(pieces)}.{also}"

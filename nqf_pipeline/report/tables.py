@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nqf_pipeline.report.data import Findings, ordered, sort
-from nqf_pipeline.report.ignition import finest_predictions
+from nqf_pipeline.report.ignition import EXACT, finest_predictions
 from nqf_pipeline.report.run import group_names
 from nqf_pipeline.report.style import readable
 from nqf_pipeline.report.wording import number, percent
@@ -44,6 +44,9 @@ def tables(study: Findings) -> list[Table]:
 def exponents(study: Findings) -> Table:
     """One row per fit: measured with interval beside both predictions."""
     table = study.exponents
+    table = (
+        table[(table["source"] != "theory") & ~((table["source"] == "twin") & table["architecture"].isin(EXACT))] if len(table) else table
+    )
     swept = [name for name in SWEPT if name in table and table[name].notna().any()]
     headers = ["task", "source", *swept, "ε", "exponent", "interval", "decades", "predicted, same window", "error", "limit", "status"]
     rows: list[Sequence[str]] = []
@@ -75,7 +78,9 @@ def plateaus(study: Findings) -> Table:
     rows: list[Sequence[str]] = []
     if len(table):
         table = sort(table[table["source"] == "network"])
-        for key, group in table.groupby(["architecture", "task", "optimizer", "sigma"], sort=False):
+        widths = table.groupby(["architecture", "task"])["width"].transform("nunique")
+        label = table["architecture"].map(readable) + (", width " + table["width"].map("{:g}".format)).where(widths > 1, "")
+        for key, group in table.assign(label=label).groupby(["label", "task", "optimizer", "sigma"], sort=False):
             rows.append(_plateau_row(key, group))
     return Table("Ignition", note, headers, rows, frozenset({0, 1, 2, 9}))
 

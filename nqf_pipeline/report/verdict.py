@@ -8,6 +8,7 @@ import pandas as pd
 from nqf_pipeline.report.data import Findings, ordered
 from nqf_pipeline.report.fits import ensembles
 from nqf_pipeline.report.ignition import finest_predictions, matched_networks
+from nqf_pipeline.report.learning import networks
 from nqf_pipeline.report.style import TIER_NAMES, readable
 from nqf_pipeline.report.wording import listed, number, percent, spread
 from nqf_pipeline.store.schema import TIERS
@@ -26,15 +27,16 @@ def _cells(cells: pd.DataFrame) -> str:
     return f"{done:,} of {len(cells):,} cells are done{f' ({listed(others)})' if others else ''}."
 
 
-def _teacher(table: pd.DataFrame) -> pd.DataFrame:
-    """Ignitions on teacher tasks at the smallest sigma."""
-    table = table[table["task"].str.startswith("teacher")] if len(table) else table
+def _teacher(study: Findings) -> pd.DataFrame:
+    """Matched ignitions of the networks that the figures show, at the smallest sigma."""
+    table = matched_networks(study)
+    table = table[table["cell"].isin(networks(study)["cell"])] if len(table) else table
     return table[table["sigma"] == table["sigma"].min()] if len(table) else table
 
 
 def _twins(study: Findings) -> list[str]:
-    """Networks against their twins, per architecture, under the optimizer with the fewest surprises that the study has."""
-    table = _teacher(matched_networks(study))
+    """Networks against their twins, per architecture, under the plainest optimizer of the study."""
+    table = _teacher(study)
     table = table[table["tier"] == "twin"] if len(table) else table
     if table.empty:
         return []
@@ -43,19 +45,19 @@ def _twins(study: Findings) -> list[str]:
     errors = {kind: table.loc[table["architecture"] == kind, "relative_error"].abs() for kind in ordered(table["architecture"])}
     pieces = [f"{readable(kind)} {percent(error.median())} ({percent(error.max())})" for kind, error in errors.items()]
     sentence = (
-        f"At σ = {number(table['sigma'].iloc[0])} under {readable(optimizer)}, networks ignite within these shares of their twins' steps, "
-        f"median (worst) of {len(table)} modes: {listed(pieces)}."
+        f"At σ = {number(table['sigma'].iloc[0])} under {readable(optimizer)}, the steps at which modes ignite in a network and in its "
+        f"twin differ by {listed(pieces)}: median and, in brackets, worst of {len(table)} modes."
     )
     return [sentence]
 
 
 def _clocks(study: Findings) -> str:
-    table = _teacher(matched_networks(study))
+    table = _teacher(study)
     table = finest_predictions(table) if len(table) else table
     if table.empty:
         return ""
     tiers = listed([TIER_NAMES[tier] for tier in TIERS if tier in set(table["tier"])])
-    return f"Predicted without training ({tiers}), {len(table)} ignitions there are off by {spread(table['relative_error'])}."
+    return f"Predictions made without training ({tiers}) miss by {spread(table['relative_error'])} of {len(table)} modes, all optimizers."
 
 
 def _exponents(study: Findings) -> list[str]:
@@ -64,10 +66,10 @@ def _exponents(study: Findings) -> list[str]:
         every = study.exponents[study.exponents["task"].str.startswith(task) & (study.exponents["source"] == "network")]
         error = (table["exponent"] / table["predicted_finite"] - 1).abs()
         distance = (table["exponent"] / table["predicted_limit"] - 1).abs()
-        limit = f" and {percent(distance.median())} from the limit (median)" if distance.notna().any() else ""
+        limit = f"; their limit for ε → 0 is {percent(distance.median())} away (median)" if distance.notna().any() else ""
         sentences.append(
-            f"{len(table)} of {len(every)} exponents of {readable(task)} are resolved; they lie within {percent(error.max())} of the "
-            f"finite-size prediction (median {percent(error.median())}){limit}."
+            f"{len(table)} of {len(every)} exponents of {readable(task)} are resolved; the finite-size prediction misses them "
+            f"by {spread(error)}{limit}."
         )
     return sentences
 

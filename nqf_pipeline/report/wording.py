@@ -19,7 +19,7 @@ def percent(value: float) -> str:
     if abs(value) >= 10.0:
         return f"{value:,.0f}\u00a0×"
     if 0.0 < abs(value) < SMALLEST:
-        return f"< {100 * SMALLEST:g}\u00a0%"
+        return f"<\u00a0{100 * SMALLEST:g}\u00a0%"
     share = 100.0 * value
     if share == 0.0:
         return "0\u00a0%"

@@ -142,7 +142,7 @@ def test_diverged_cells_are_listed_with_step_and_remedy(make):
 def test_ignition_table_has_one_row_per_setting_with_median_and_worst(finished):
     study = Findings(open_study(finished))
     table = tables.plateaus(study)
-    keys = study.plateaus.query("source == 'network'").groupby(["architecture", "task", "optimizer", "sigma"]).ngroups
+    keys = study.plateaus.query("source == 'network'").groupby(["architecture", "width", "task", "optimizer", "sigma"]).ngroups
     assert len(table.rows) == keys
     row = next(row for row in table.rows if row[:4] == ["CNN", "teacher", "gradient descent", "0.001"])
     error = study.plateaus.query(
