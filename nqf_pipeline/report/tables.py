@@ -44,9 +44,8 @@ def tables(study: Findings) -> list[Table]:
 def exponents(study: Findings) -> Table:
     """One row per fit: measured with interval beside both predictions."""
     table = study.exponents
-    table = (
-        table[(table["source"] != "theory") & ~((table["source"] == "twin") & table["architecture"].isin(EXACT))] if len(table) else table
-    )
+    if len(table):  # the theory's own fit is `predicted`; an exactly quadratic network is its own twin
+        table = table[(table["source"] != "theory") & ~((table["source"] == "twin") & table["architecture"].isin(EXACT))]
     swept = [name for name in SWEPT if name in table and table[name].notna().any()]
     headers = ["task", "source", *swept, "ε", "exponent", "interval", "decades", "predicted, same window", "error", "limit", "status"]
     rows: list[Sequence[str]] = []
