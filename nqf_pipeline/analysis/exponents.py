@@ -97,6 +97,8 @@ def interval(curves: Curves, where: Window, exponent: float, settings: AnalysisS
 
 def _verify(curves: Curves, where: Window, law: PowerLaw) -> None:
     """Raise Unresolved where the window holds no power law."""
+    if where.reason:
+        raise Unresolved(where.reason)
     first, second = (fit_window(curves, where.part(*half)).exponent for half in ((0.0, 0.5), (0.5, 1.0)))
     if not law.exponent > 0 or (where.start / where.end) ** law.exponent > FALL:
         raise Unresolved(f"never left its plateau: the loss falls by less than {1 - FALL:.0%} in the window")

@@ -3,6 +3,9 @@
 The window opens when mode `first_mode` ignites (before it single steps are seen, not a power law) and closes when `last_share` of all modes
 have ignited (from then on the modes that are missing beyond the last one bend the curve), or with the last ignition recorded. It is read
 off the ignitions measured on the same curve, so it needs no theory; the prediction is then fitted in the very same window.
+
+A curve whose window would be too short, or hold too few modes or records, has no resolved exponent. What is fitted then is all that was
+recorded from the first ignition on, and the reason stays with it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ class Window:
     end: float
     ignitions: float
     """Modes that ignite inside."""
+    reason: str = ""
+    """Why no exponent is resolved in it; empty: one is."""
 
     @property
     def decades(self) -> float:
@@ -47,31 +52,59 @@ class Window:
         return Window(self.start * ratio**low, self.start * ratio**high, self.ignitions * (high - low))
 
 
+@dataclass(frozen=True)
+class Clock:
+    """When each watched mode ignites, median over seeds; modes that most seeds never ignited are left out."""
+
+    number: Int[np.ndarray, "modes"]
+    log_time: Float[np.ndarray, "modes"]
+
+    @classmethod
+    def of(cls, ignition: Float[np.ndarray, "seeds modes"], number: Int[np.ndarray, "modes"]) -> Clock:
+        with np.errstate(divide="ignore"):
+            middle = np.median(np.log(np.where(np.isnan(ignition), np.inf, ignition)), axis=0)
+        order = np.argsort(number)
+        seen = order[np.isfinite(middle[order])]
+        return cls(number[seen], np.maximum.accumulate(middle[seen]))
+
+    def time(self, mode: float) -> float:
+        """Ignition of a mode, interpolated between watched ones (time is a power of the number)."""
+        return float(np.exp(np.interp(np.log(mode), np.log(self.number), self.log_time)))
+
+    @property
+    def last(self) -> float:
+        """Number of the last mode that ignited."""
+        return float(self.number.max(initial=0))
+
+
 def window(
     ignition: Float[np.ndarray, "seeds modes"], number: Int[np.ndarray, "modes"], time: Float[np.ndarray, "points"], rule: WindowRule
 ) -> Window:
-    """The window of some seeds' mean curve; raises Unresolved where there is none."""
-    total = int(number.max(initial=0))
+    """The window of some seeds' mean curve; raises Unresolved where nothing can be fitted at all."""
+    clock = Clock.of(ignition, number)
+    try:
+        return _checked(_by_rule(clock, int(number.max(initial=0)), rule), time, rule)
+    except Unresolved as finding:
+        if not len(clock.number) or time[-1] <= clock.time(1):
+            raise
+        whole = Window(clock.time(1), float(time[-1]), float(len(clock.number)), str(finding))
+        if int(whole.of(time).sum()) < POINTS:
+            raise
+        return whole
+
+
+def _by_rule(clock: Clock, total: int, rule: WindowRule) -> Window:
     last = rule.last_share * total
     if last - rule.first_mode < MODES:
-        raise Unresolved(
-            f"too few modes: {total} in all, fewer than {MODES:g} between mode {rule.first_mode} and {rule.last_share:.0%} of them"
-        )
-    with np.errstate(divide="ignore"):
-        mean = np.log(ignition).mean(0)
-    order = np.argsort(number)
-    seen = order[np.isfinite(mean[order])]
-    if not len(seen) or number[seen].max() < rule.first_mode:
+        share = f"{rule.last_share:.0%} of them"
+        raise Unresolved(f"too few modes: {total} in all, fewer than {MODES:g} between mode {rule.first_mode} and {share}")
+    if clock.last < rule.first_mode:
         raise Unresolved(f"too few modes: mode {rule.first_mode} did not ignite within the run")
-    place = np.log(number[seen])
-    clock = np.maximum.accumulate(mean[seen])
-    start = float(np.exp(np.interp(np.log(rule.first_mode), place, clock)))
-    reached = min(last, float(number[seen].max()))
-    end = float(np.exp(np.interp(np.log(reached), place, clock)))
-    return checked(Window(start, end, reached - rule.first_mode), time, rule)
+    reached = min(last, clock.last)
+    return Window(clock.time(rule.first_mode), clock.time(reached), reached - rule.first_mode)
 
 
-def checked(found: Window, time: Float[np.ndarray, "points"], rule: WindowRule) -> Window:
+def _checked(found: Window, time: Float[np.ndarray, "points"], rule: WindowRule) -> Window:
     """The window if it is long enough to speak of an exponent."""
     if found.ignitions < MODES:
         raise Unresolved(f"too few modes: {found.ignitions:.1f} ignite in the window, at least {MODES:g} are needed")

@@ -193,8 +193,33 @@ def test_the_window_waits_for_its_modes() -> None:
     found = window(ignition, number, time, WindowRule(first_mode=3, last_share=0.5, decades=0.5))
     assert (found.start, found.end) == (pytest.approx(30), pytest.approx(500))
     later = np.where(number > 10, np.nan, ignition)
-    with pytest.raises(Unresolved, match=r"too few decades: the window spans 0\.52, at least 0\.6"):
-        window(later, number, time, WindowRule(last_share=0.5, decades=0.6))
+    whole = window(later, number, time, WindowRule(last_share=0.5, decades=0.6))
+    assert (whole.start, whole.end, whole.ignitions) == (pytest.approx(10), time[-1], 5)
+    assert "too few decades: the window spans 0.52, at least 0.6" in whole.reason
     assert window(later, number, time, WindowRule(last_share=0.5, decades=0.5)).end == pytest.approx(100)
+    few = np.where(number > 2, np.nan, ignition)
+    assert "mode 3 did not ignite" in window(few, number, time, WindowRule(last_share=0.5)).reason
     with pytest.raises(Unresolved, match="mode 3 did not ignite"):
-        window(np.where(number > 2, np.nan, ignition), number, time, WindowRule(last_share=0.5))
+        window(few, number, time[time < 10], WindowRule(last_share=0.5))
+    with pytest.raises(Unresolved, match="mode 3 did not ignite"):
+        window(np.full_like(ignition, np.nan), number, time, WindowRule(last_share=0.5))
+
+
+def test_what_is_not_resolved_still_shows_its_fit_and_prediction() -> None:
+    """A run in which only a few of many modes ignite, as in the paper's Fourier MLP."""
+    early = tuple(values[:100] for values in power_law(2.0, 1.5, 1e-6))
+    row = rows([early], rate=1e-4).loc["network"]
+    assert row["status"] == "not_resolved"
+    assert "too few modes" in row["reason"]
+    assert row["exponent"] == row["predicted_finite"]
+    assert row["ci_low"] < row["exponent"] < row["ci_high"]
+    assert row["window_end"] == early[0][-1]
+
+
+def test_seeds_that_never_ignite_a_mode_do_not_hide_it() -> None:
+    number, time = np.arange(1, 41), np.geomspace(1, 1e4, 200)
+    ignition = np.tile(10.0 * number, (3, 1))
+    ignition[0, 4:] = np.nan
+    assert window(ignition, number, time, WindowRule(last_share=0.5)).end == pytest.approx(200)
+    ignition[1, 10:] = np.nan
+    assert window(ignition, number, time, WindowRule(last_share=0.5)).end == pytest.approx(100)
