@@ -207,7 +207,7 @@ def test_the_window_waits_for_its_modes() -> None:
 
 def test_what_is_not_resolved_still_shows_its_fit_and_prediction() -> None:
     """A run in which only a few of many modes ignite, as in the paper's Fourier MLP."""
-    early = tuple(values[:100] for values in power_law(2.0, 1.5, 1e-6))
+    early = tuple(values[:80] for values in power_law(2.0, 1.5, 1e-6))
     row = rows([early], rate=1e-4).loc["network"]
     assert row["status"] == "not_resolved"
     assert "too few modes" in row["reason"]
