@@ -25,7 +25,7 @@ from nqf_pipeline.analysis.ignition import Ignition, measure
 from nqf_pipeline.theory.ignition import FRACTION, crossing
 
 SOURCES = ("network", "twin")
-FLAT = 0.5
+FLAT = 0.8
 """A plateau's slope is at most this share of the slope of the drops beside it; otherwise the drops overlap and there is no plateau."""
 
 
