@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,20 +27,35 @@ console = Console()
 messages = Console(stderr=True)
 
 Config = Annotated[Path, typer.Argument(help="the study's YAML file")]
-Results = Annotated[Path, typer.Argument(help="results folder of a study, for example results/default")]
+Results = Annotated[
+    Path,
+    typer.Argument(parser=lambda given: named(Path(given)), metavar="RESULTS", help="results folder of a study, such as results/default"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="exactly one JSON document on standard output")]
 
 
 def main() -> None:
-    """Entry point: readable errors instead of tracebacks."""
-    try:
+    """Entry point."""
+    with readable_errors():
         app()
+
+
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """What a user can act on is said without a traceback, and ends the process with its exit code."""
+    try:
+        yield
     except InputError as error:
         messages.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
     except WorkError as error:
         messages.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
+
+
+def named(folder: Path) -> Path:
+    """A folder spelt with its name, which is the study's (`.` and `..` have none)."""
+    return folder.resolve() if folder.name in ("", "..") else folder
 
 
 def show_json(document: Any) -> None:
@@ -67,6 +82,12 @@ def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.advance(task, done)
 
 
+def show_warnings(warnings: Iterable[str]) -> None:
+    """What to know before a study runs, on standard error."""
+    for warning in warnings:
+        messages.print(f"warning: {warning}", markup=False, style="yellow", highlight=False, soft_wrap=True)
+
+
 def facts(pairs: dict[str, Any]) -> None:
     """A two-column table."""
     table = Table(show_header=False, box=None, pad_edge=False)
@@ -86,8 +107,7 @@ def plan(config: Config = Path("config/config.yaml"), results: Path = Path("resu
         return
     warnings = summary.pop("warnings")
     facts(summary)
-    for warning in warnings:
-        console.print(f"warning: {warning}", markup=False, style="yellow")
+    show_warnings(warnings)
 
 
 @app.command()
@@ -123,28 +143,31 @@ def merge(
 def analyse(results: Results) -> None:
     """Measure ignition times, exponents and departures; write the tables."""
     from nqf_pipeline.analysis.run import analyse as work
-    from nqf_pipeline.stages.run import recorded_study
+    from nqf_pipeline.stages.run import stage
 
-    work(results, recorded_study(results).analysis)
+    with stage(results, "analyse") as study:
+        work(results, study.analysis)
 
 
 @app.command()
 def figures(results: Results) -> None:
     """Draw the figures of a study."""
     from nqf_pipeline.report.figures import draw
-    from nqf_pipeline.stages.run import recorded_study
+    from nqf_pipeline.stages.run import stage
 
-    for path in draw(results, recorded_study(results).report):
-        console.print(str(path), highlight=False)
+    with stage(results, "figures") as study:
+        for path in draw(results, study.report):
+            console.print(str(path), highlight=False, soft_wrap=True)
 
 
 @app.command()
 def report(results: Results) -> None:
     """Write the study's page, report.html."""
     from nqf_pipeline.report.page import write
-    from nqf_pipeline.stages.run import recorded_study
+    from nqf_pipeline.stages.run import stage
 
-    console.print(str(write(results, recorded_study(results).report)), highlight=False)
+    with stage(results, "report") as study:
+        console.print(str(write(results, study.report)), highlight=False, soft_wrap=True)
 
 
 @app.command()

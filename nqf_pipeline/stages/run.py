@@ -3,42 +3,72 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from pydantic import ValidationError
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
-from nqf_pipeline.stages.heartbeat import mark_running
+from nqf_pipeline.stages.locks import claim_run, only_one
 from nqf_pipeline.stages.provenance import git_commit, package_version, versions
 from nqf_pipeline.store.atomic import to_json, write_json
 from nqf_pipeline.store.merge import MergeReport, merge
-from nqf_pipeline.store.shards import ShardError, Summary, read_record, write_shard
+from nqf_pipeline.store.shards import ShardError, Summary, read_record, read_shard, write_shard
 from nqf_pipeline.study.config import Study
+from nqf_pipeline.study.document import read_document
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.manifest import read_manifest
 from nqf_pipeline.study.plan import Plan, freeze, plan_study
+from nqf_pipeline.study.reading import study_from
 from nqf_pipeline.study.shards import Shard
 
 Progress = Callable[[int], None]
 
 
+def planned(config: Any, files: Sequence[str | Path]) -> Plan:
+    """The plan of a workflow's parsed config; `files` are the config files it came from, as the messages name them."""
+    for file in files:
+        read_document(_nearby(file))  # refuses what Snakemake's reader accepts, such as a key given twice
+    return plan_study(study_from(config, _nearby(files[0]) if files else "config"))
+
+
+def _nearby(file: str | Path) -> str:
+    """A path relative to the working directory where it lies below it, so that results can be moved together with their data."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def begin(wish: Plan) -> Plan:
-    """Fix the plan before the first job: new shards into the manifest, the validated config (as given, without defaults) beside it."""
+    """Be the one run of this study and fix its plan before the first job: new shards into the manifest, the config beside it."""
+    claim_run(wish.layout)
     fixed = freeze(wish)
-    write_json(fixed.layout.study, fixed.study.as_given())
+    if {shard.id for shard in fixed.shards} != {shard.id for shard in wish.shards}:
+        raise InputError(f"{fixed.layout.manifest}: another run has added shards since this one was planned; start the same command again")
+    write_json(fixed.layout.study, _stored(fixed.study))
     return fixed
+
+
+def _stored(study: Study) -> dict[str, Any]:
+    """The config as the jobs read it: paths of data files no longer relative to the config file, which they do not know."""
+    data = study.as_given()
+    for experiment in data["experiments"].values():
+        for task in experiment["tasks"]:
+            if "path" in task:
+                paths = [task["path"]] if isinstance(task["path"], str) else task["path"]
+                task["path"] = [str(study.document.folder / Path(path).expanduser()) for path in paths]
+    return data
 
 
 def recorded_study(results: Path) -> Study:
     """The config of the latest run in a results folder. Raises InputError where there is none."""
     path = Layout(Path(results)).study
     try:
-        return Study.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+        study = Study.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{results}: no study was run here ({path.name} is absent); start one with `snakemake`, or name another folder"
         ) from None
@@ -47,11 +77,25 @@ def recorded_study(results: Path) -> Study:
             f"{path}: cannot be read by this version ({str(error).splitlines()[0]}); "
             "run the workflow again with the study's config file, which rewrites it"
         ) from error
+    if study.name != path.parent.name:
+        raise InputError(
+            f"{path}: belongs to study `{study.name}`, and its folder is called `{path.parent.name}`; "
+            "name the folder after the study, because results of two studies are never mixed"
+        )
+    return study
 
 
 def recorded_plan(results: Path) -> Plan:
     """The plan of the latest run in a results folder."""
     return plan_study(recorded_study(results), Path(results).parent)
+
+
+@contextmanager
+def stage(results: Path, name: str) -> Iterator[Study]:
+    """The recorded config, for the one process that may do this stage now."""
+    study = recorded_study(results)
+    with only_one(Layout(Path(results)), name):
+        yield study
 
 
 def shard_named(results: Path, shard: str) -> Shard:
@@ -66,47 +110,56 @@ def shard_named(results: Path, shard: str) -> Shard:
 
 
 def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: None) -> None:
-    """Train one shard on one core and write it."""
-    shard = shard_named(results, shard_id)
+    """Train one shard on one core and write it; nothing to do where it is written already."""
+    shard, layout = shard_named(results, shard_id), Layout(Path(results))
     begun = perf_counter()
-    running = mark_running(Layout(Path(results)), shard_id)
-    prepare_worker()
-    enable_double_precision()
-    from nqf_pipeline.stages import train
+    with only_one(layout, shard_id):
+        if _trained(layout.shard(shard_id)):
+            return
+        prepare_worker()
+        enable_double_precision()
+        from nqf_pipeline.stages import train
 
-    watch = train.Stopwatch()
-    watch.seconds["start"] = perf_counter() - begun
-    dataset = train.run_cells(shard.cells, shard.lane_width, watch, progress)
-    summary = Summary(
-        bucket=shard.bucket,
-        timings={stage: round(seconds, 6) for stage, seconds in watch.seconds.items()},
-        device=train.device_name(),
-        precision=shard.cells[0].precision,
-        threads=1,
-        lane_width=shard.lane_width,
-        versions=versions(),
-    )
-    write_shard(Layout(Path(results)).shard(shard.id), dataset, summary)
-    os.close(running)
+        watch = train.Stopwatch()
+        watch.seconds["start"] = perf_counter() - begun
+        dataset = train.run_cells(shard.cells, shard.lane_width, watch, progress)
+        summary = Summary(
+            bucket=shard.bucket,
+            timings={stage: round(seconds, 6) for stage, seconds in watch.seconds.items()},
+            device=train.device_name(),
+            precision=shard.cells[0].precision,
+            threads=1,
+            lane_width=shard.lane_width,
+            versions=versions(),
+        )
+        write_shard(layout.shard(shard.id), dataset, summary)
+
+
+def _trained(path: Path) -> bool:
+    """Whether a process that outlived its workflow finished the shard meanwhile (a workflow removes old files before it starts a job)."""
+    try:
+        read_shard(path)
+    except ShardError:
+        return False
+    return True
 
 
 def predict_shards(results: Path, progress: Progress = lambda done: None) -> None:
     """Predictions for every wanted shard that has none of this version yet. Trains nothing."""
     wanted = recorded_plan(results)
-    prepare_worker()
-    enable_double_precision()
-    from nqf_pipeline.stages.theory import predict_cells
+    with only_one(wanted.layout, "theory"):
+        prepare_worker()
+        enable_double_precision()
+        from nqf_pipeline.stages.theory import predict_cells
 
-    layout = wanted.layout
-    for shard in wanted.shards:
-        path = layout.theory(shard.id)
-        if not _predicted(path):
-            begun = perf_counter()
-            dataset = predict_cells(shard.cells)
-            summary = Summary(bucket=shard.bucket, timings={"predict": perf_counter() - begun}, versions=versions())
-            write_shard(path, dataset, summary, "theory")
-        progress(1)
-    write_json(layout.predicted, {"shards": sorted(shard.id for shard in wanted.shards)})
+        for shard in wanted.shards:
+            path = wanted.layout.theory(shard.id)
+            if not _predicted(path):
+                begun = perf_counter()
+                dataset = predict_cells(shard.cells)
+                summary = Summary(bucket=shard.bucket, timings={"predict": perf_counter() - begun}, versions=versions())
+                write_shard(path, dataset, summary, "theory")
+            progress(1)
 
 
 def _predicted(path: Path) -> bool:
@@ -124,4 +177,5 @@ def merge_study(results: Path, allow_partial: bool = False) -> MergeReport:
         "package_version": package_version(),
         "git_commit": git_commit(),
     }
-    return merge(wanted.layout.root, wanted.cells, attributes, allow_partial=allow_partial)
+    with only_one(wanted.layout, "merge"):
+        return merge(wanted.layout.root, wanted.cells, attributes, allow_partial=allow_partial)

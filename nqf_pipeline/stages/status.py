@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from nqf_pipeline.stages.heartbeat import running_since
+from nqf_pipeline.stages.locks import running_since
 from nqf_pipeline.stages.run import recorded_plan
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.shards import read_record

@@ -5,26 +5,33 @@ from __future__ import annotations
 import errno
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from nqf_pipeline.errors import InputError
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
 
 
 class DiskFullError(InputError):
     """No space left: nothing half-written was kept."""
 
 
-def disk_full(path: Path, error: OSError) -> DiskFullError | None:
-    """The readable form of an out-of-space error; None for any other error."""
-    if error.errno not in _FULL:
-        return None
-    return DiskFullError(
-        f"{path}: no space left on the disk (or quota met) while writing. The half-written file was removed and finished work is "
-        "untouched: free some space and start the same command again."
-    )
+def unwritable(path: Path, error: OSError) -> InputError | None:
+    """The readable form of an error that the user can end: no space, no permission, a file in the way. None for any other error."""
+    if error.errno in _FULL:
+        return DiskFullError(
+            f"{path}: no space left on the disk (or quota met) while writing. The half-written file was removed and finished work is "
+            "untouched: free some space and start the same command again."
+        )
+    if error.errno in _REFUSED:
+        return InputError(
+            f"{error.filename or path}: cannot be written ({error.strerror}), so nothing was saved there; finished work is untouched. "
+            "Check permissions and what stands at this path, then start the same command again."
+        )
+    return None
 
 
 def sync_folder(folder: Path) -> None:
@@ -45,15 +52,16 @@ def _write(path: Path, data: bytes) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file so that a kill at any moment leaves the old file or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         _write(temporary, data)
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise disk_full(path, error) or error from error
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise unwritable(path, error) or error from error
 
 
 def to_json(values: Any) -> str:

@@ -24,7 +24,7 @@ import zarr
 from jaxtyping import Int
 
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.store.atomic import disk_full, sync_folder, to_json, write_json
+from nqf_pipeline.store.atomic import sync_folder, to_json, unwritable, write_json
 from nqf_pipeline.store.encoding import pack
 from nqf_pipeline.store.schema import (
     COORDINATES,
@@ -296,7 +296,7 @@ def _swap(
         sync_folder(results)
     except OSError as error:
         shutil.rmtree(beside, ignore_errors=True)
-        raise disk_full(store, error) or error from error
+        raise unwritable(store, error) or error from error
     write_json(results / LISTING, {"schema_version": SCHEMA_VERSION, "files": files})
     shutil.rmtree(old, ignore_errors=True)
     return files

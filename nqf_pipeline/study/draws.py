@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from nqf_pipeline.study.cells import Cell
+from nqf_pipeline.study.errors import ConfigError
 from nqf_pipeline.tasks.base import Problem
 
 
@@ -31,6 +32,11 @@ class _Draw:
 
 def problem_of(cell: Cell) -> Problem:
     """The cell's problem; cells with equal data and architecture share one draw."""
+    if cell.fingerprint and cell.task.fingerprint != cell.fingerprint:
+        raise ConfigError(
+            f"cell {cell.id}: its data file {getattr(cell.task, 'path', '')} has changed since the study was planned, so its results would "
+            "be stored under a wrong name; start the workflow again, which plans new cells for the new data, or restore the file"
+        )
     return _problem(cell.data_id, _Draw(cell))
 
 

@@ -36,18 +36,17 @@ class Layout:
         """Checksum, status and timings of one shard; its presence says that the shard is complete."""
         return self.root / "shards" / f"{shard}.json"
 
-    def running(self, shard: str) -> Path:
-        """Locked while a process trains the shard."""
-        return self.root / "running" / shard
+    def running(self, job: str) -> Path:
+        """Locked while a process does the job: a shard's id, a stage's name, or `workflow`."""
+        return self.root / "running" / job
 
     def theory(self, shard: str) -> Path:
         """Predictions for the cells of one shard, made without training."""
         return self.root / "theory" / f"{shard}.zarr.zip"
 
-    @property
-    def predicted(self) -> Path:
-        """Written when every wanted cell has its predictions."""
-        return self.root / "theory.json"
+    def theory_summary(self, shard: str) -> Path:
+        """Checksum of one shard's predictions; its presence says that they are complete."""
+        return self.root / "theory" / f"{shard}.json"
 
     @property
     def trajectories(self) -> Path:

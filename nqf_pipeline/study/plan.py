@@ -72,8 +72,8 @@ class Plan:
         return [self.grid.cells[cell.id] for cell in shard.cells if cell.id in self.grid.cells]
 
     def done(self, shard: Shard) -> bool:
-        """Whether the shard's summary, written last, is there."""
-        return self.layout.shard_summary(shard.id).exists()
+        """Whether the shard is there with its summary, which is written last."""
+        return self.layout.shard(shard.id).exists() and self.layout.shard_summary(shard.id).exists()
 
     def seconds(self, shard: Shard) -> float:
         """Estimated duration of a shard's job."""

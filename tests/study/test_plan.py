@@ -29,9 +29,9 @@ def lines(results):
 
 def finish(wish, shards):
     for shard in shards:
-        path = wish.layout.shard_summary(shard.id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{}")
+        wish.layout.shard(shard.id).parent.mkdir(parents=True, exist_ok=True)
+        for path in (wish.layout.shard(shard.id), wish.layout.shard_summary(shard.id)):
+            path.write_text("{}")
 
 
 def test_planning_writes_nothing_and_freezing_writes_one_line_a_shard(small, tmp_path):

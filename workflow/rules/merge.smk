@@ -1,7 +1,8 @@
 rule merge:
     input:
-        shards=[PATHS.shard_summary(shard.id) for shard in PLAN.shards],
-        theory=PATHS.predicted,
+        shards=[PATHS.shard(shard.id) for shard in PLAN.shards],
+        summaries=[PATHS.shard_summary(shard.id) for shard in PLAN.shards],
+        theory=[PATHS.theory_summary(shard.id) for shard in PLAN.shards],
     output:
         PATHS.merged,
     log:
@@ -16,7 +17,7 @@ rule merge:
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         study=STUDY,
-        identity=digest([[cell.id, cell.experiment] for cell in PLAN.cells]),
+        identity=digest(sorted([cell.id, cell.experiment] for cell in PLAN.cells)),
     message:
         "Merging all shards into {PATHS.trajectories}"
     shell:

@@ -6,6 +6,8 @@ rule train:
         STUDY / "logs" / "train" / "{shard}.log",
     benchmark:
         STUDY / "benchmarks" / "train" / "{shard}.tsv"
+    wildcard_constraints:
+        shard="[0-9a-f]{16}",
     priority: 10
     conda:
         "../../environment.yml"

@@ -1,0 +1,90 @@
+"""Locks that end with their process, however it ends: who runs a study, and which of its jobs are at work.
+
+A killed run therefore leaves nothing to clean up, which is why the workflow's profile switches Snakemake's own lock files off.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nqf_pipeline.errors import InputError
+from nqf_pipeline.store.atomic import unwritable
+from nqf_pipeline.study.layout import Layout
+
+_runs: dict[Path, int] = {}
+"""File descriptors of the studies that this process runs; kept open until it ends."""
+
+
+def claim_run(layout: Layout) -> None:
+    """Be the one run of a study, until this process ends. Raises InputError when another run goes on."""
+    if layout.root in _runs:
+        return
+    handle = _open(layout.running("workflow"))
+    if not _taken(handle):
+        owner = os.pread(handle, 200, 0).decode(errors="replace").strip() or "unknown"
+        os.close(handle)
+        raise InputError(
+            f"{layout.root}: another run of this study goes on ({owner}), and two would do the same jobs twice. "
+            f"Wait until it ends, or stop it; `nqf status {layout.root}` shows what it does."
+        )
+    _sign(handle)
+    _runs[layout.root] = handle
+
+
+@contextmanager
+def only_one(layout: Layout, job: str) -> Iterator[None]:
+    """Be the one process that does this job; waits for one that outlived its killed workflow."""
+    handle = _open(layout.running(job))
+    try:
+        if not _taken(handle):
+            print(f"Waiting for another process that does `{job}` of {layout.root}", file=sys.stderr)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        _sign(handle)
+        yield
+    finally:
+        os.close(handle)
+
+
+def running_since(layout: Layout, job: str) -> float | None:
+    """When the process that does this job began; None when none lives."""
+    try:
+        handle = os.open(layout.running(job), os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return os.fstat(handle).st_mtime
+    else:
+        return None
+    finally:
+        os.close(handle)
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    except OSError as error:
+        raise unwritable(path, error) or error from error
+
+
+def _taken(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sign(handle: int) -> None:
+    """Say who holds the lock, and since when (the file's time stamp)."""
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
+    os.utime(handle)
