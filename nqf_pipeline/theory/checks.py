@@ -10,7 +10,6 @@ from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
-from nqf_pipeline.theory.growth import factor_count
 
 Array = Any
 ITERATIONS = 60
@@ -31,7 +30,7 @@ def stability(architecture: Architecture, problem: Problem, optimizer: Optimizer
 
 def largest_curvature(architecture: Architecture, moments: Moments) -> float:
     """Largest eigenvalue of the Hessian of the quadratic form's loss in W at its (balanced) optimum."""
-    single = factor_count(architecture) == 1
+    single = architecture.positive
     if architecture.pairing == "rowwise":
         return _entry_curvature(moments, single)
     left, right = _optimal_factors(moments.optimum, single)

@@ -8,17 +8,15 @@ exact growth 2 ln x of ln z per step: ln z gains r * learning_rate / (1 - moment
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.theory.errors import TheoryError
-
-if TYPE_CHECKING:
-    from nqf_pipeline.dynamics.optimizers import Optimizer
 
 Array = Any
 
@@ -32,14 +30,9 @@ class ModeLaw:
     full: Float[Array, "modes"]
 
 
-def factor_count(architecture: Architecture) -> int:
-    """1 where G is quadratic in one factor (M = Z Z^T), 2 where it is a product of two."""
-    return len(architecture.factors(np.zeros((architecture.unit_size, architecture.width))))
-
-
 def flow_rate(architecture: Architecture) -> float:
-    """Growth rate of z per unit of K G*: 4 for two factors, 8 for one."""
-    return 4.0 if factor_count(architecture) == 2 else 8.0
+    """Growth rate of z per unit of K G*: 8 where G is quadratic in one factor, 4 where it is a product of two."""
+    return 8.0 if architecture.positive else 4.0
 
 
 def mode_law(architecture: Architecture, moments: Moments) -> ModeLaw:
@@ -48,7 +41,7 @@ def mode_law(architecture: Architecture, moments: Moments) -> ModeLaw:
     Rates of a feedforward or two-factor structure are positive: a negative target is learnt by the
     antisymmetric pair of factors. A single factor cannot learn a negative one, its rate is negative.
     """
-    pair = factor_count(architecture) == 2
+    pair = not architecture.positive
     if architecture.pairing == "rowwise":
         own = moments.operator if moments.kind == "diagonal" else np.diag(moments.operator)
         drive = np.abs(moments.linear) if pair else moments.linear
@@ -70,14 +63,13 @@ def mean_curvature(moments: Moments) -> float:
 
 def log_growth(rate: Float[Array, "..."], optimizer: Optimizer) -> Float[Array, "..."]:
     """Gain of ln z per step of a small mode of this rate, under a linear-span optimizer (exact)."""
-    if optimizer.kind == "adam":
+    if not optimizer.in_linear_span:
         raise TheoryError(
-            "optimizer adam: its steps do not follow the growth rates of the modes, so no clock exists for it. "
+            f"optimizer {optimizer.kind}: its steps do not follow the growth rates of the modes, so no clock exists for it. "
             "Give `steps` explicitly, or use gd, sgd or momentum."
         )
-    momentum = optimizer.momentum if optimizer.kind == "momentum" else 0.0
     drive = optimizer.learning_rate * (np.asarray(rate) / 2 - optimizer.weight_decay)
-    trace = 1 + momentum + drive
-    root = (trace + np.emath.sqrt(trace**2 - 4 * momentum)) / 2
+    trace = 1 + optimizer.momentum + drive
+    root = (trace + np.emath.sqrt(trace**2 - 4 * optimizer.momentum)) / 2
     with np.errstate(divide="ignore"):
         return np.asarray(2 * np.log(np.abs(root)))

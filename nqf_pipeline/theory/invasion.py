@@ -16,8 +16,11 @@ from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.theory.growth import log_growth
 
 Array = Any
-EVENTS_PER_MODE = 3
-"""Modes may be driven out and come back; a walk longer than this many events a mode is cut."""
+EVENTS_PER_MODE, MOST_EVENTS = 3, 300
+"""Modes may be driven out and come back; a longer walk is cut, and modes not reached by then count as never igniting."""
+
+COPY = 1e-9
+"""Share of a mode's own saturation below which its Schur complement is rounding."""
 
 
 def invasion_steps(
@@ -28,23 +31,37 @@ def invasion_steps(
     rate = rate - 2 * optimizer.weight_decay
     resident, z = np.zeros(size, bool), np.zeros(size)
     log_z, now, steps = np.array(log_seed, float), 0.0, np.full(size, np.inf)
-    for _ in range(EVENTS_PER_MODE * size):
-        # Weight decay is in the rates already, so growth is that of the plain optimizer.
-        gain = log_growth(rate - interaction @ z + 2 * optimizer.weight_decay, optimizer)
-        candidates = np.flatnonzero(~resident & (gain > 0))
-        plans = {k: fixed_point(rate, interaction, resident | (np.arange(size) == k)) for k in candidates}
-        waits = {k: max(np.log(plan[k]) - log_z[k], 0.0) / gain[k] for k, plan in plans.items() if plan[k] > 0}
-        if not waits:
+    for _ in range(min(EVENTS_PER_MODE * size, MOST_EVENTS)):
+        invasion = rate - interaction @ z
+        # Weight decay is in these rates already, and log_growth takes it off again.
+        gain = log_growth(invasion + 2 * optimizer.weight_decay, optimizer)
+        height = np.where(resident, 0.0, invasion / invader_capacity(interaction, resident))
+        rises = (height > 0) & (gain > 0)
+        if not rises.any():
             break
-        first = min(waits, key=lambda k: waits[k])
-        now += waits[first]
-        log_z = np.where(resident, log_z, log_z + gain * waits[first])
+        wait = np.full(size, np.inf)
+        wait[rises] = np.maximum(np.log(height[rises]) - log_z[rises], 0) / gain[rises]
+        first = int(np.argmin(wait))
+        if not np.isfinite(wait[first]):
+            break
+        now += wait[first]
+        log_z = np.where(resident, log_z, log_z + gain * wait[first])
         steps[first] = min(steps[first], now)
-        driven_out = resident & (plans[first] <= 0)
+        settled = fixed_point(rate, interaction, resident | (np.arange(size) == first))
+        driven_out = resident & (settled <= 0)
         log_z[driven_out] = np.log(z[driven_out])
-        z = plans[first]
-        resident = z > 0
+        z, resident = settled, settled > 0
     return steps
+
+
+def invader_capacity(interaction: Float[Array, "modes modes"], resident: Bool[Array, "modes"]) -> Float[Array, "modes"]:
+    """Invasion rate over the invader's height next to the residents: the Schur complement of C_kk, positive for a positive definite C."""
+    own = np.diag(interaction).copy()
+    if resident.any():
+        others = np.linalg.solve(interaction[np.ix_(resident, resident)], interaction[resident])
+        own = own - np.einsum("ks,sk->k", interaction[:, resident], others)
+    # Nothing of an invader that copies the residents is its own: it never rises.
+    return np.where(own > COPY * np.diag(interaction), own, np.inf)
 
 
 def fixed_point(
