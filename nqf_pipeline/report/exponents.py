@@ -101,4 +101,4 @@ def _caption(table: pd.DataFrame, points: int) -> str:
         return f"{start} The theory gives no limit here."
     sizes = [(value, distance[table["epsilon"] == value].median()) for value in (table["epsilon"].max(), table["epsilon"].min())]
     steps = ", ".join(f"{percent(median)} at ε = {number(value)}" for value, median in sizes)
-    return f"{start} Median distance from the limit: {steps}."
+    return f"{start} Median distance from the limit (ε → 0, infinitely many modes): {steps}."

@@ -13,23 +13,28 @@ _RESULTS = frozenset({"status", "reason", "cell", "seed", "steps", "experiment",
 """Columns of both fits and cells that name no setting."""
 
 
-def fitted(study: Findings, task: str, source: str = "network") -> pd.DataFrame:
-    """Rows of the exponents table that hold a fitted value."""
+def fits(study: Findings, task: str, source: str = "network") -> pd.DataFrame:
+    """Rows of the exponents table that hold a value, resolved or not."""
     table = study.exponents
     if table.empty:
         return table
-    return table[table["task"].str.startswith(task) & (table["source"] == source) & (table["status"] == "ok")]
+    return table[table["task"].str.startswith(task) & (table["source"] == source) & table["exponent"].notna()]
+
+
+def resolved(table: pd.DataFrame) -> pd.DataFrame:
+    """The fits that count."""
+    return table[table["status"] == "ok"] if len(table) else table
 
 
 def ensembles(study: Findings) -> dict[str, pd.DataFrame]:
     """Fitted exponents of the networks, per kind of ensemble."""
-    found = {task: fitted(study, task) for task in AXES}
+    found = {task: resolved(fits(study, task)) for task in AXES}
     return {task: table for task, table in found.items() if len(table)}
 
 
 def fit_of(study: Findings, cell: pd.Series, source: str = "network") -> pd.Series | None:
-    """The fit of the setting to which a cell belongs, None where it was not resolved."""
-    table = fitted(study, str(cell["task"]), source)
+    """The fit of the setting to which a cell belongs, resolved or not; None where there is no value."""
+    table = fits(study, str(cell["task"]), source)
     for name in [name for name in table if name in cell.index and name not in _RESULTS]:
         table = table[table[name].isna() if pd.isna(cell[name]) else table[name] == cell[name]]
     return table.iloc[0] if len(table) else None

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, loss_label, panels, source_legend
 from nqf_pipeline.report.data import Curves, Findings, ordered, typical, where
-from nqf_pipeline.report.fits import AXES, ensembles, fit_of, fitted, grid_points, why_not
+from nqf_pipeline.report.fits import AXES, ensembles, fit_of, fits, grid_points, resolved, why_not
 from nqf_pipeline.report.learning import LOSS, draw, focus
 from nqf_pipeline.report.style import INK, MUTED, colour_of, shades
 from nqf_pipeline.report.wording import listed, number
@@ -52,16 +52,16 @@ def _law(axis: Axes, curves: list[Curves], study: Findings, look: ReportSettings
     log_axes(axis)
     focus(axis, curves, time=True)
     fit = fit_of(study, curves[-1].cell)
-    if fit is not None:
+    if fit is not None and fit["status"] == "ok":
         axis.axvspan(fit["window_start"], fit["window_end"], color=MUTED, alpha=0.15, linewidth=0)
         _guide(axis, curves[-1], fit)
         axis.text(0.04, 0.06, _fit_text([("fit", fit)], 3), transform=axis.transAxes, fontsize=8.5)
 
 
-def _fit_text(fits: list[tuple[str, pd.Series]], digits: int) -> str:
-    """Fitted exponents by name, then the limit, one a line."""
-    lines = [f"{name} {fit['exponent']:.{digits}f}" for name, fit in fits] or ["no exponent resolved"]
-    limits = [fit["predicted_limit"] for _, fit in fits if np.isfinite(fit["predicted_limit"])]
+def _fit_text(found: list[tuple[str, pd.Series]], digits: int) -> str:
+    """Fitted exponents by name, then the limit, one a line; a fit that is not resolved says so."""
+    lines = [f"{name} {fit['exponent']:.{digits}f}{'' if fit['status'] == 'ok' else ' (not resolved)'}" for name, fit in found]
+    limits = [fit["predicted_limit"] for _, fit in found if np.isfinite(fit["predicted_limit"])]
     return "\n".join([*lines, *(f"limit {limit:.{digits}f}" for limit in limits[:1])])
 
 
@@ -116,20 +116,25 @@ def _fourier_panel(axis: Axes, curves: list[Curves], study: Findings, look: Repo
     draw(axis, main.time, main.untrained("theory_loss"), "theory", INK)
     log_axes(axis)
     focus(axis, curves, time=True)
-    fits = [(source, fit) for source in ("network", "twin", "theory") if (fit := fit_of(study, main.cell, source)) is not None]
-    axis.text(0.05, 0.05, _fit_text(fits, 2), transform=axis.transAxes, fontsize=8.5, va="bottom")
+    found = [(source, fit) for source in ("network", "twin") if (fit := fit_of(study, main.cell, source)) is not None]
+    axis.text(0.05, 0.05, _fit_text(found, 2), transform=axis.transAxes, fontsize=8.5, va="bottom")
 
 
 def _fourier_words(study: Findings, thetas: list[float]) -> tuple[str, str]:
-    pieces, networks = [], []
-    for theta in thetas:
-        fits = {source: where(fitted(study, "fourier", source), theta=float(theta)) for source in ("network", "twin")}
-        values = {source: table["exponent"].median() for source, table in fits.items() if len(table)}
-        if "network" in values:
-            networks.append(f"{values['network']:.2f} (θ = {theta:g})")
-            measured = ", ".join(f"{source} {value:.2f}" for source, value in values.items())
-            pieces.append(f"θ = {theta:g}: {measured}, limit {fits['network']['predicted_limit'].iloc[0]:.2f}")
-    if not pieces:
+    tables = {source: fits(study, "fourier", source) for source in ("network", "twin")}
+    words = [_theta_words({source: where(table, theta=float(theta)) for source, table in tables.items()}, theta) for theta in thetas]
+    pieces = [piece for piece in words if piece]
+    good = resolved(tables["network"])
+    values = f"Slopes of the loss: {'; '.join(pieces)}. " if pieces else ""
+    if good.empty:
         reason = why_not(study, "fourier") or "none was fitted"
-        return "Fourier target: no exponent is resolved", f"Loss against time. No exponent is given: {reason}."
-    return f"Fourier target: fitted exponents {listed(networks)}", f"Fitted exponents of the loss. {'; '.join(pieces)}."
+        return "Fourier target: no exponent is resolved", f"{values}None counts as an exponent, most often because of {reason}."
+    named = [f"{fit['exponent']:.2f} (θ = {fit['theta']:g})" for _, fit in good.sort_values("theta").iterrows()]
+    return f"Fourier target: fitted exponents {listed(named)}", f"{values}{len(good)} of {len(thetas)} count as exponents."
+
+
+def _theta_words(tables: dict[str, pd.DataFrame], theta: float) -> str:
+    measured = [f"{source} {table['exponent'].median():.2f}" for source, table in tables.items() if len(table)]
+    limits = [table["predicted_limit"].iloc[0] for table in tables.values() if len(table)]
+    measured += [f"limit {limits[0]:.2f}"] if limits and np.isfinite(limits[0]) else []
+    return f"θ = {theta:g}: {', '.join(measured)}" if measured else ""

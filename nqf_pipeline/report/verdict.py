@@ -10,7 +10,7 @@ from nqf_pipeline.report.fits import ensembles
 from nqf_pipeline.report.ignition import finest_predictions, matched_networks
 from nqf_pipeline.report.learning import networks
 from nqf_pipeline.report.style import TIER_NAMES, readable
-from nqf_pipeline.report.wording import listed, number, percent, spread
+from nqf_pipeline.report.wording import listed, number, percent, plural, spread
 from nqf_pipeline.store.schema import TIERS
 
 
@@ -57,7 +57,8 @@ def _clocks(study: Findings) -> str:
     if table.empty:
         return ""
     tiers = listed([TIER_NAMES[tier] for tier in TIERS if tier in set(table["tier"])])
-    return f"Predictions made without training ({tiers}) miss by {spread(table['relative_error'])} of {len(table)} modes, all optimizers."
+    ignitions = f"the ignition of {plural(len(table), 'mode')} by {spread(table['relative_error'])}"
+    return f"Predictions made without training ({tiers}) miss {ignitions}."
 
 
 def _exponents(study: Findings) -> list[str]:
