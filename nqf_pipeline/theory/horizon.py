@@ -40,15 +40,15 @@ def horizon(
 ) -> int:
     """Steps until the slowest mode asked for has ignited, times `margin`.
 
-    `mode` is the number of the last mode asked for. By default all watched modes of a matrix, but only the first 30 %
-    to ignite of an ensemble of entries. Modes that never ignite (negative rates, more modes than degrees of
-    freedom) are not waited for.
+    `mode` is the number of the last mode asked for. By default all watched modes, but in an ensemble of entries no longer than until
+    the first 30 % of all have ignited. Modes that never ignite (negative rates, more modes than degrees of freedom) are not waited for.
     """
     steps = (ignition_steps if optimizer.in_linear_span else adam_steps)(architecture, problem, optimizer, sigma)
     if mode is not None:
         steps = steps[:mode]
     elif isinstance(problem.modes, CoordinateBasis):
-        steps = np.sort(steps)[: max(1, int(np.ceil(LATE_SHARE * len(steps))))]
+        first_share = np.sort(steps)[: max(1, int(np.ceil(LATE_SHARE * len(steps))))]
+        steps = np.minimum(steps[problem.modes.index], first_share[-1])
     finite = steps[np.isfinite(steps)]
     if not len(finite):
         raise TheoryError(

@@ -70,6 +70,16 @@ def test_ensembles_wait_for_the_first_share_of_their_modes(architecture: Any, ta
     assert horizon(architecture, problem, optimizer, 1e-3, mode=3) < steps * 1.5
 
 
+def test_interacting_entries_wait_for_the_watched_ones_alone() -> None:
+    """Pixels of the digits seen by a diagonal network: 64 entries that interact, of which the leading ones are watched."""
+    architecture, task = Diagonal(inputs=64, start="gaussian"), Digits()
+    problem, optimizer = settings(architecture, task, 0.3)
+    steps = horizon(architecture, problem, optimizer, 1e-3)
+    truth = integrate(cell(architecture, task, optimizer, 1e-3, 2), steps).ignition
+    assert np.all(np.isfinite(truth))
+    assert steps < 4 * truth.max()
+
+
 def test_a_horizon_for_one_mode_is_that_of_the_modes_up_to_it() -> None:
     problem, optimizer = settings(MLP(), Teacher(), 0.1)
     steps = [horizon(MLP(), problem, optimizer, 1e-3, mode=k) for k in (1, 2, 3, 4)]
