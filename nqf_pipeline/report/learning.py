@@ -58,9 +58,14 @@ def _words(curves: Sequence[Curves], sigma: float, seed: int) -> tuple[str, str]
 
 
 def networks(study: Findings) -> pd.DataFrame:
-    """Finished networks on teacher tasks, at the typical setting of everything but optimizer, sigma and seed."""
+    """Finished networks of the largest experiment on a teacher task, at the typical setting of everything but optimizer, sigma and seed.
+
+    One experiment is one grid: several at once would leave most panels empty.
+    """
     rows = study.select()
     rows = rows[rows["task"].str.startswith("teacher")]
+    if not rows.empty:
+        rows = rows[rows["experiment"] == rows["experiment"].value_counts(sort=False).idxmax()]
     return typical(rows, ["architecture"], {"optimizer", "sigma", "seed", "momentum", "batch_size"})
 
 
