@@ -40,8 +40,8 @@ def matched_networks(study: Findings) -> pd.DataFrame:
 
 def finest_predictions(table: pd.DataFrame) -> pd.DataFrame:
     """Per network and mode, the row of the finest tier that predicts without training."""
-    rank = table["tier"].map({tier: i for i, tier in enumerate(TIERS)})
-    table = table[rank.notna()].assign(_rank=rank)
+    table = table.assign(_rank=table["tier"].map({tier: i for i, tier in enumerate(TIERS)}))
+    table = table[table["_rank"].notna()]
     return table.sort_values("_rank", kind="stable").drop_duplicates(["cell", "mode"], keep="last").drop(columns="_rank")
 
 

@@ -80,7 +80,6 @@ def _matched(study: Findings, rows: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         return table
     table = table[(table["source"] == "network") & (table["status"] == "matched") & table["cell"].isin(rows["cell"])]
-    table = table[np.isfinite(table["relative_error"])]
     return finest_predictions(table)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import matplotlib as mpl
@@ -31,7 +32,8 @@ MARKERS = {"network": "o", "twin": "s", "theory": "D"}
 SOURCES = {"network": "network", "twin": "twin (quadratic form, trained)", "theory": "theory"}
 
 # Positions in seaborn's ten-colour palettes, most distinct first: the light pink of `colorblind` would vanish on paper.
-_ORDER = (0, 1, 2, 4, 9, 7, 5, 3, 6, 8)
+_ORDER = (0, 1, 2, 4, 9, 7, 5, 3)
+_SHADES = (0.55, 0.75, 1.0)
 _NAMES = {
     "mlp": "MLP",
     "cnn": "CNN",
@@ -73,10 +75,16 @@ def readable(name: str) -> str:
     return _NAMES.get(name, name.replace("_", " "))
 
 
+@cache
 def architecture_colours(palette: str = "colorblind") -> dict[str, str]:
     """One colour per architecture, the same in every figure of every study."""
     colours = sns.color_palette(palette, 10)
-    return {kind: to_hex(colours[_ORDER[i % len(_ORDER)]]) for i, kind in enumerate(ARCHITECTURES)}
+    chosen = [colours[i] for i in _ORDER]
+    # A palette ends long before the architectures do: each further one gets the hue and shade farthest from all before it.
+    pool = [tuple(shade * np.array(hue)) for hue in sns.color_palette("husl", 24) for shade in _SHADES]
+    while len(chosen) < len(ARCHITECTURES):
+        chosen.append(max(pool, key=lambda c: min(np.abs(np.subtract(c, other)).sum() for other in chosen)))
+    return {kind: to_hex(colour) for kind, colour in zip(ARCHITECTURES, chosen, strict=False)}
 
 
 def colour_of(architecture: str, palette: str = "colorblind") -> str:

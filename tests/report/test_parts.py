@@ -12,6 +12,7 @@ from matplotlib.colors import to_rgb
 from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.report.canvas import grid_of
 from nqf_pipeline.report.data import ordered, typical, where
+from nqf_pipeline.report.ignition import finest_predictions
 from nqf_pipeline.report.style import architecture_colours, shades
 from nqf_pipeline.report.wording import listed, number, percent, power, short
 
@@ -105,3 +106,9 @@ def test_shades_go_from_dark_to_light_and_stay_visible(kind):
     assert values == sorted(values)
     assert len(set(tones)) == 4
     assert all(0.02 < value < 0.75 for value in values)
+
+
+def test_no_prediction_stays_no_prediction():
+    """Only trained twins predict here: no row, not a row of nothing."""
+    table = pd.DataFrame({"cell": ["a"], "mode": [1], "tier": ["twin"], "relative_error": [0.1]}, index=[95])
+    assert finest_predictions(table).empty
