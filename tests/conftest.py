@@ -8,7 +8,26 @@ import pytest
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
-from nqf_pipeline.models import CNN, MLP, Architecture, Diagonal, FourierMLP, MixtureOfExperts, MultiHead, PhaseRetrieval, QueryKey
+from nqf_pipeline.models import (
+    CNN,
+    MLP,
+    Architecture,
+    Augmentation,
+    BilinearSequence,
+    Diagonal,
+    DiagonalProduct,
+    FourierMLP,
+    MatrixCompletion,
+    MatrixSensing,
+    MixtureOfExperts,
+    MultiHead,
+    PhaseRetrieval,
+    PSDSensing,
+    QueryKey,
+    SingleHead,
+    TiedAttention,
+    WordContext,
+)
 
 # What a silent float32, a silent broadcast or a silent cast would hide must fail here.
 jax.config.update("jax_enable_x64", True)
@@ -33,6 +52,15 @@ SMALL: tuple[Architecture, ...] = (
     PhaseRetrieval(width=5, inputs=4),
     Diagonal(width=2, inputs=6, start="gaussian"),
     FourierMLP(width=6),
+    SingleHead(width=3, dimension=4, tokens=5, outputs=2),
+    DiagonalProduct(width=2, inputs=6),
+    PSDSensing(width=5, rows=4),
+    MatrixSensing(width=5, rows=4, columns=3),
+    MatrixCompletion(width=5, rows=4, columns=3),
+    WordContext(width=5, rows=4, columns=3),
+    TiedAttention(width=5, inputs=4),
+    BilinearSequence(width=5, rows=4, columns=3),
+    Augmentation(width=5, inputs=4),
 )
 
 

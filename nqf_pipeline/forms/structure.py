@@ -136,6 +136,11 @@ class GatedStructure(Structure):
 
 
 @dataclass(frozen=True)
+class ProductStructure(GatedStructure):
+    """f = a(x)^T G b(x), one output, a and b vectors of their own: bilinear models. G: (left features, right features)."""
+
+
+@dataclass(frozen=True)
 class SymmetricStructure(Structure):
     """f = a(x)^T M a(x): quadratic networks, phase retrieval. G = M: (features, features), one output."""
 
@@ -151,6 +156,55 @@ class SymmetricStructure(Structure):
         _refuse_dense(len(self.vectors) ** 2)
         rows = (self.vectors[:, None] * self.vectors[None]).reshape(-1, self.samples)
         return "dense", rows @ rows.T / self.samples
+
+
+@dataclass(frozen=True)
+class PairStructure(Structure):
+    """f = a(x)^T M b(x): tied queries and keys. G = M: (features, features), one output; A(x) = Sym(a b^T)."""
+
+    left: Float[Array, "features samples"]
+    right: Float[Array, "features samples"]
+
+    def apply(self, order: Array) -> Array:
+        symmetric = (order + order.T) / 2
+        return (self.left * (symmetric @ self.right)).sum(0)[None]
+
+    def adjoint(self, residual: Array) -> Array:
+        product = (self.left * residual) @ self.right.T
+        return (product + product.T) / 2
+
+    def second_moment(self) -> tuple[Kind, Array]:
+        _refuse_dense(len(self.left) ** 2)
+        products = self.left[:, None] * self.right[None]
+        rows = ((products + products.swapaxes(0, 1)) / 2).reshape(-1, self.samples)
+        return "dense", rows @ rows.T / self.samples
+
+
+@dataclass(frozen=True)
+class SensingStructure(Structure):
+    """f_o = <S_o(x), G>: matrix sensing, and any small module by its own matrices A(x). G: (rows, columns)."""
+
+    matrices: Float[Array, "rows columns outputs samples"]
+
+    def apply(self, order: Array) -> Array:
+        return (order.reshape(1, -1) @ self._flat).reshape(self.offset.shape)
+
+    def adjoint(self, residual: Array) -> Array:
+        return (self._flat @ residual.reshape(-1, 1)).reshape(self.matrices.shape[:2])
+
+    def second_moment(self) -> tuple[Kind, Array]:
+        _refuse_dense(len(self._flat))
+        return "dense", self._flat @ self._flat.T / self.samples
+
+    @property
+    def _flat(self) -> Float[Array, "rows*columns outputs*samples"]:
+        rows, columns = self.matrices.shape[:2]
+        return self.matrices.reshape(rows * columns, -1)
+
+
+@dataclass(frozen=True)
+class SymmetricSensingStructure(SensingStructure):
+    """f_o = <S_o(x), M> with symmetric S. G = M."""
 
 
 @dataclass(frozen=True)
@@ -177,4 +231,14 @@ class DiagonalStructure(Structure):
         return "dense", gram
 
 
-STRUCTURES = (LinearStructure, BilinearStructure, GatedStructure, SymmetricStructure, DiagonalStructure)
+STRUCTURES = (
+    LinearStructure,
+    BilinearStructure,
+    GatedStructure,
+    ProductStructure,
+    SymmetricStructure,
+    PairStructure,
+    SensingStructure,
+    SymmetricSensingStructure,
+    DiagonalStructure,
+)

@@ -7,23 +7,59 @@ from typing import Annotated
 from pydantic import Field
 
 from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.models.bilinear import BilinearSequence, MatrixCompletion, TiedAttention, WordContext
 from nqf_pipeline.models.cnn import CNN
-from nqf_pipeline.models.diagonal import Diagonal
+from nqf_pipeline.models.diagonal import Diagonal, DiagonalProduct
 from nqf_pipeline.models.fourier_mlp import FourierMLP
 from nqf_pipeline.models.mixture_of_experts import MixtureOfExperts
 from nqf_pipeline.models.mlp import MLP
 from nqf_pipeline.models.multi_head import MultiHead
-from nqf_pipeline.models.phase_retrieval import PhaseRetrieval
-from nqf_pipeline.models.query_key import QueryKey
+from nqf_pipeline.models.phase_retrieval import Augmentation, PhaseRetrieval
+from nqf_pipeline.models.query_key import QueryKey, SingleHead
+from nqf_pipeline.models.sensing import MatrixSensing, PSDSensing
 
 AnyArchitecture = Annotated[
-    MLP | CNN | QueryKey | MultiHead | MixtureOfExperts | PhaseRetrieval | Diagonal | FourierMLP,
+    MLP
+    | CNN
+    | QueryKey
+    | MultiHead
+    | MixtureOfExperts
+    | PhaseRetrieval
+    | Diagonal
+    | FourierMLP
+    | SingleHead
+    | DiagonalProduct
+    | PSDSensing
+    | MatrixSensing
+    | MatrixCompletion
+    | WordContext
+    | TiedAttention
+    | BilinearSequence
+    | Augmentation,
     Field(discriminator="kind"),
 ]
 
 ARCHITECTURES: dict[str, type[Architecture]] = {
     str(cls.model_fields["kind"].default): cls
-    for cls in (MLP, CNN, QueryKey, MultiHead, MixtureOfExperts, PhaseRetrieval, Diagonal, FourierMLP)
+    for cls in (
+        MLP,
+        CNN,
+        QueryKey,
+        MultiHead,
+        MixtureOfExperts,
+        PhaseRetrieval,
+        Diagonal,
+        FourierMLP,
+        SingleHead,
+        DiagonalProduct,
+        PSDSensing,
+        MatrixSensing,
+        MatrixCompletion,
+        WordContext,
+        TiedAttention,
+        BilinearSequence,
+        Augmentation,
+    )
 }
 
 __all__ = [
@@ -32,10 +68,19 @@ __all__ = [
     "MLP",
     "AnyArchitecture",
     "Architecture",
+    "Augmentation",
+    "BilinearSequence",
     "Diagonal",
+    "DiagonalProduct",
     "FourierMLP",
+    "MatrixCompletion",
+    "MatrixSensing",
     "MixtureOfExperts",
     "MultiHead",
+    "PSDSensing",
     "PhaseRetrieval",
     "QueryKey",
+    "SingleHead",
+    "TiedAttention",
+    "WordContext",
 ]

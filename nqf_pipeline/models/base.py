@@ -41,6 +41,8 @@ class Architecture(BaseModel):
     """The order parameter is positive semidefinite (one factor): modes with negative targets are never learnt."""
     whitenable: ClassVar[bool] = False
     """A linear map on the first input axis maps the linear features likewise, so they can be made white."""
+    gaussian_inputs: ClassVar[bool] = True
+    """`draw_inputs` is standard normal; otherwise inputs have a form of their own (one-hot), which no linear map keeps."""
 
     width: int = Field(default=64, ge=1, description="number of units (hidden neurons, heads, kernels, experts)")
 
@@ -82,6 +84,10 @@ class Architecture(BaseModel):
     def degrees(self) -> int:
         """Columns of the factors: units times degeneracy (degrees of freedom of z_k(0) / sigma^2)."""
         return self.width * self.degeneracy
+
+    def draw_inputs(self, rng: np.random.Generator, samples: int) -> Float[np.ndarray, "*input_shape samples"]:
+        """Random inputs for tasks that draw their own."""
+        return rng.standard_normal((*self.input_shape, samples))
 
     def encode(self, inputs: Float[Array, "*input_shape samples"]) -> Array:
         """Whatever can be computed once per data set (patches of an image)."""

@@ -1,4 +1,4 @@
-"""Diagonal linear network: f = sum_k x_k sum_r W_kr^2 / 4."""
+"""Diagonal linear networks: f = sum_k x_k G_k with G_k = sum_r W_kr^2 / 4 (square) or sum_r u_kr v_kr (two factors)."""
 
 from __future__ import annotations
 
@@ -53,3 +53,31 @@ class Diagonal(Architecture):
     def initial(self, rng: np.random.Generator) -> Float[np.ndarray, "unit_size width"]:
         draw = super().initial(rng)
         return draw if self.gaussian_start else np.where(draw < 0, -1.0, 1.0)
+
+
+class DiagonalProduct(Architecture):
+    """Two-factor diagonal network, f = u^T Diag(x) v, w = [u; v]: coefficients of either sign."""
+
+    pairing = "rowwise"
+    exactly_quadratic = True
+
+    kind: Literal["diagonal_product"] = "diagonal_product"
+    width: int = Field(default=1, ge=1, description="pairs of weights per coordinate")
+    inputs: int = Field(default=20, ge=1, description="input dimension (number of modes)")
+
+    @property
+    def unit_size(self) -> int:
+        return 2 * self.inputs
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (self.inputs,)
+
+    def network(self, weights: Array, encoded: Array) -> Float[Array, "1 samples"]:
+        return (self.order(weights) @ encoded)[None]
+
+    def factors(self, weights: Array) -> tuple[Array, Array]:
+        return weights[: self.inputs], weights[self.inputs :]
+
+    def structure(self, inputs: Array) -> DiagonalStructure:
+        return DiagonalStructure(np.zeros((1, inputs.shape[-1])), inputs)

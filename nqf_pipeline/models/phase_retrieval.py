@@ -1,4 +1,4 @@
-"""Quadratic network (phase retrieval): f = sum_r (w_r . x)^2."""
+"""Quadratic networks, f = sum_r (w_r . a)^2: of an input (phase retrieval), or of the difference of two views of one (augmentation)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from nqf_pipeline.models.base import Architecture
 Array = Any
 
 
-class PhaseRetrieval(Architecture):
-    """Sum of squared projections. Positive semidefinite: a mode with a negative target can never be learnt."""
+class QuadraticNetwork(Architecture):
+    """Sum of squared projections of the encoded input. Positive semidefinite."""
 
     exactly_quadratic = True
     positive = True
 
-    kind: Literal["phase_retrieval"] = "phase_retrieval"
     width: int = Field(default=64, ge=1, description="number of projections")
     inputs: int = Field(default=20, ge=1, description="input dimension")
 
@@ -39,4 +38,25 @@ class PhaseRetrieval(Architecture):
         return (weights,)
 
     def structure(self, inputs: Array) -> SymmetricStructure:
-        return SymmetricStructure(np.zeros((1, inputs.shape[-1])), inputs)
+        return SymmetricStructure(np.zeros((1, inputs.shape[-1])), self.encode(inputs))
+
+
+class PhaseRetrieval(QuadraticNetwork):
+    """Sum of squared projections. Positive semidefinite: a mode with a negative target can never be learnt."""
+
+    kind: Literal["phase_retrieval"] = "phase_retrieval"
+
+
+class Augmentation(QuadraticNetwork):
+    """Linear self-supervision: squared distance of the embeddings W^T x of two views of one input. Units are embedding coordinates."""
+
+    kind: Literal["augmentation"] = "augmentation"
+    width: int = Field(default=64, ge=1, description="embedding dimension")
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (self.inputs, 2)
+
+    def encode(self, inputs: Float[Array, "inputs 2 samples"]) -> Float[Array, "inputs samples"]:
+        """Delta, the change of the input from one view to the other."""
+        return inputs[:, 0] - inputs[:, 1]

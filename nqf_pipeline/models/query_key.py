@@ -1,7 +1,11 @@
-"""Query-key-only attention: f_o = sum_h c_o^T X softmax(X^T WK_h^T WQ_h x / sqrt(dk)), fixed readouts c_o."""
+"""Query-key attention with fixed readouts: f_o = sum_h c_o^T X softmax(X^T WK_h^T WQ_h x / sqrt(dk)).
+
+The same map read in two ways: units are whole heads, or, in one head, the pairs of rows of WK and WQ.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, Literal
 
 import lazy_loader
@@ -19,27 +23,21 @@ READOUT_SEED = 20260813
 """The readouts are part of the architecture: every cell, seed and study uses the same ones."""
 
 
-class QueryKey(Architecture):
-    """Attention that trains queries and keys only. Units are heads, w = [vec WK^T; vec WQ^T]; the query is the last token."""
+class FixedReadoutAttention(Architecture):
+    """Attention that trains queries and keys only; the query is the last token."""
 
-    kind: Literal["query_key"] = "query_key"
-    width: int = Field(default=4, ge=1, description="number of heads")
     dimension: int = Field(default=20, ge=1, description="token dimension D")
-    key_size: int = Field(default=8, ge=1, description="key and query dimension dk of a head")
     tokens: int = Field(default=16, ge=2, description="tokens N of an input; the last one asks")
     outputs: int = Field(default=8, ge=1, description="output dimension: fixed random readouts, orthonormal where they fit in D")
 
     @property
-    def unit_size(self) -> int:
-        return 2 * self.dimension * self.key_size
+    @abstractmethod
+    def heads(self) -> int:
+        """Number of heads H; degrees = H dk."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         return (self.dimension, self.tokens)
-
-    @property
-    def degeneracy(self) -> int:
-        return self.key_size
 
     @property
     def readouts(self) -> Float[np.ndarray, "outputs dimension"]:
@@ -55,12 +53,12 @@ class QueryKey(Architecture):
         return xp.concatenate([inputs, seen])
 
     def network(self, weights: Array, encoded: Array) -> Float[Array, "outputs samples"]:
-        keys, queries = (factor.reshape(self.dimension, self.key_size, self.width) for factor in self.factors(weights))
+        keys, queries = (factor.reshape(self.dimension, -1, self.heads) for factor in self.factors(weights))
         attended = attention(keys, queries, encoded[: self.dimension]).sum(0)
         return jax.numpy.einsum("onm,nm->om", encoded[self.dimension :], attended)
 
     def factors(self, weights: Array) -> tuple[Array, Array]:
-        half = self.dimension * self.key_size
+        half = self.unit_size // 2
         return weights[:half].reshape(self.dimension, -1), weights[half:].reshape(self.dimension, -1)
 
     def structure(self, inputs: Array) -> BilinearStructure:
@@ -68,4 +66,39 @@ class QueryKey(Architecture):
         seen = np.tensordot(self.readouts, inputs, axes=1)
         centred = inputs - inputs.mean(1, keepdims=True)
         left = np.einsum("dnm,onm->odm", centred, seen, optimize=True) / self.tokens
-        return BilinearStructure(self.width * seen.mean(1), left, inputs[:, -1] / np.sqrt(self.key_size))
+        return BilinearStructure(self.heads * seen.mean(1), left, inputs[:, -1] / np.sqrt(self.degrees / self.heads))
+
+
+class QueryKey(FixedReadoutAttention):
+    """Attention that trains queries and keys only. Units are heads, w = [vec WK^T; vec WQ^T]; the query is the last token."""
+
+    kind: Literal["query_key"] = "query_key"
+    width: int = Field(default=4, ge=1, description="number of heads")
+    key_size: int = Field(default=8, ge=1, description="key and query dimension dk of a head")
+
+    @property
+    def heads(self) -> int:
+        return self.width
+
+    @property
+    def unit_size(self) -> int:
+        return 2 * self.dimension * self.key_size
+
+    @property
+    def degeneracy(self) -> int:
+        return self.key_size
+
+
+class SingleHead(FixedReadoutAttention):
+    """One head, its logits taken apart. Units are rows of WK and WQ, w = [k; q]: they meet inside the softmax, not in a sum over units."""
+
+    kind: Literal["single_head"] = "single_head"
+    width: int = Field(default=8, ge=1, description="key and query dimension dk of the head")
+
+    @property
+    def heads(self) -> int:
+        return 1
+
+    @property
+    def unit_size(self) -> int:
+        return 2 * self.dimension

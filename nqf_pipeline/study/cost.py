@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heapreplace
 
-from nqf_pipeline.models import CNN, MLP, Diagonal, FourierMLP, MixtureOfExperts, MultiHead, PhaseRetrieval, QueryKey
+import numpy as np
+
+from nqf_pipeline.models import CNN, MatrixSensing, MixtureOfExperts, MultiHead, PSDSensing, QueryKey, SingleHead
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.shards import Shard
@@ -36,7 +38,8 @@ START = 4.0
 """Seconds until the first step of a job: interpreter, imports, data, compilation."""
 TIERS = 4
 """Tiers of theory stored beside a trajectory (an upper bound for the size)."""
-FILES_PER_SHARD, FILES_PER_BUCKET, FILES_PER_STUDY = 4, 30, 40
+FILES_PER_SHARD, FILES_PER_BUCKET, FILES_PER_STUDY = 7, 72, 55
+"""Shard, predictions, summaries, log, benchmark, lock; two for each array of the store; tables, figures, page."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +63,21 @@ def multiply_adds(architecture: Architecture) -> float:
             unit = size * size + 2 * size * tokens + outputs * size
         case MixtureOfExperts(inputs=inputs, outputs=outputs):
             unit = inputs + outputs * inputs
-        case MLP() | PhaseRetrieval() | Diagonal() | FourierMLP():
-            unit = architecture.unit_size
+        case SingleHead(dimension=size, tokens=tokens, outputs=outputs):
+            unit = size + (size * size + size * tokens + outputs * tokens) / architecture.width
+        case MatrixSensing() | PSDSensing():
+            unit = np.prod(architecture.input_shape) / architecture.width
         case _:
             unit = architecture.unit_size
     return float(unit * architecture.width)
 
 
 def moment_multiply_adds(architecture: Architecture) -> float:
-    """The same where the module is its own twin and reads second moments instead of samples: K acts on G."""
-    if isinstance(architecture, PhaseRetrieval):
-        return float(architecture.inputs**4)
-    return float(architecture.unit_size * architecture.width)
+    """The same where the module is its own twin and reads second moments instead of samples: a dense K acts on G."""
+    if architecture.pairing == "rowwise":
+        return float(architecture.unit_size * architecture.width)
+    factors = architecture.factors(np.zeros((architecture.unit_size, architecture.width)))
+    return float(len(factors[0]) * len(factors[-1])) ** 2
 
 
 def step_seconds(cell: Cell, sizes: Sizes) -> float:

@@ -13,7 +13,11 @@ from nqf_pipeline.forms.structure import (
     DiagonalStructure,
     GatedStructure,
     LinearStructure,
+    PairStructure,
+    ProductStructure,
+    SensingStructure,
     Structure,
+    SymmetricSensingStructure,
     SymmetricStructure,
 )
 from nqf_pipeline.tasks.ensembles import haar
@@ -87,14 +91,41 @@ def _(structure: GatedStructure, strengths: Array, rng: np.random.Generator) -> 
 
 
 @rank_limit.register
-def _(structure: SymmetricStructure) -> int:
-    return len(structure.vectors)
+def _(structure: ProductStructure | SensingStructure) -> int:
+    return min(_sides(structure))
 
 
 @random_modes.register
-def _(structure: SymmetricStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
-    axes = haar(len(structure.vectors), len(strengths), rng)
+def _(structure: ProductStructure | SensingStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
+    left, right = (haar(size, len(strengths), rng) for size in _sides(structure))
+    return _two_sided(left, right, strengths)
+
+
+def _sides(structure: ProductStructure | SensingStructure) -> tuple[int, int]:
+    """Rows and columns of G."""
+    if isinstance(structure, ProductStructure):
+        return len(structure.left), len(structure.right)
+    return structure.matrices.shape[0], structure.matrices.shape[1]
+
+
+@rank_limit.register
+def _(structure: SymmetricStructure | PairStructure | SymmetricSensingStructure) -> int:
+    return _rows(structure)
+
+
+@random_modes.register
+def _(
+    structure: SymmetricStructure | PairStructure | SymmetricSensingStructure, strengths: Array, rng: np.random.Generator
+) -> tuple[Array, ModeBasis]:
+    axes = haar(_rows(structure), len(strengths), rng)
     return (axes * strengths) @ axes.T, SingularBasis(axes, axes, strengths)
+
+
+def _rows(structure: SymmetricStructure | PairStructure | SymmetricSensingStructure) -> int:
+    """Rows of M."""
+    if isinstance(structure, SymmetricSensingStructure):
+        return structure.matrices.shape[0]
+    return len(structure.vectors if isinstance(structure, SymmetricStructure) else structure.left)
 
 
 @rank_limit.register

@@ -70,6 +70,11 @@ class Teacher(Task):
                 f"task teacher, strengths: {len(self.strengths)} modes do not fit into {architecture.name}, whose order parameter has rank "
                 f"{room} at most; give at most {room} strengths, or enlarge the architecture's inputs or outputs"
             )
+        if self.inputs == "correlated" and not architecture.gaussian_inputs:
+            raise TaskError(
+                f"task teacher, inputs: correlated would mix the one-hot inputs of {architecture.name}, which name entries of a matrix; "
+                "use inputs: gaussian, which draws them as the model reads them"
+            )
         if self.inputs == "white" and architecture.whitenable and self.samples < architecture.input_shape[0]:
             raise TaskError(
                 f"task teacher, inputs: white needs at least as many samples as features, but samples = {self.samples} < "
@@ -88,7 +93,7 @@ class Teacher(Task):
 
     def _inputs(self, architecture: Architecture, rng: np.random.Generator) -> tuple[Array, Array]:
         shape = architecture.input_shape
-        draw = rng.standard_normal((*shape, self.samples + self.test_samples))
+        draw = architecture.draw_inputs(rng, self.samples + self.test_samples)
         if self.inputs == "correlated":
             draw = along_first_axis(covariance_root(shape[0], self.condition, rng), draw)
         train, test = draw[..., : self.samples], draw[..., self.samples :]

@@ -18,11 +18,34 @@ from nqf_pipeline.forms.structure import (
     DiagonalStructure,
     GatedStructure,
     LinearStructure,
+    PairStructure,
+    ProductStructure,
+    SensingStructure,
     Structure,
+    SymmetricSensingStructure,
     SymmetricStructure,
 )
 from nqf_pipeline.forms.taylor import quadratic_form
-from nqf_pipeline.models import CNN, MLP, Architecture, Diagonal, FourierMLP, MixtureOfExperts, MultiHead, PhaseRetrieval, QueryKey
+from nqf_pipeline.models import (
+    CNN,
+    MLP,
+    Architecture,
+    Augmentation,
+    BilinearSequence,
+    Diagonal,
+    DiagonalProduct,
+    FourierMLP,
+    MatrixCompletion,
+    MatrixSensing,
+    MixtureOfExperts,
+    MultiHead,
+    PhaseRetrieval,
+    PSDSensing,
+    QueryKey,
+    SingleHead,
+    TiedAttention,
+    WordContext,
+)
 
 SAMPLES = 9
 size = partial(st.integers, 1)
@@ -37,13 +60,22 @@ architectures = st.one_of(
     st.builds(PhaseRetrieval, width=size(4), inputs=size(5)),
     st.builds(Diagonal, width=size(3), inputs=size(6), start=st.just("gaussian")),
     st.builds(FourierMLP, width=size(6), activation=smooth),
+    st.builds(SingleHead, width=size(3), dimension=size(4), tokens=st.integers(2, 4), outputs=size(5)),
+    st.builds(DiagonalProduct, width=size(3), inputs=size(6)),
+    st.builds(PSDSensing, width=size(4), rows=size(5)),
+    st.builds(MatrixSensing, width=size(4), rows=size(4), columns=size(5)),
+    st.sampled_from([MatrixCompletion, WordContext, BilinearSequence]).flatmap(
+        lambda cls: st.builds(cls, width=size(4), rows=size(4), columns=size(5))
+    ),
+    st.builds(TiedAttention, width=size(4), inputs=size(5)),
+    st.builds(Augmentation, width=size(4), inputs=size(5)),
 )
 
 
 def drawn(a: Architecture, seed: int) -> tuple[np.ndarray, np.ndarray, Structure]:
     """Random weights of order one, inputs and the structure at them."""
     rng = np.random.default_rng(seed)
-    inputs = rng.standard_normal((*a.input_shape, SAMPLES))
+    inputs = a.draw_inputs(rng, SAMPLES)
     return a.initial(rng), inputs, a.structure(inputs)
 
 
@@ -167,6 +199,15 @@ def test_each_architecture_has_its_kind_of_structure() -> None:
         PhaseRetrieval: SymmetricStructure,
         Diagonal: DiagonalStructure,
         FourierMLP: DiagonalStructure,
+        SingleHead: BilinearStructure,
+        DiagonalProduct: DiagonalStructure,
+        PSDSensing: SymmetricSensingStructure,
+        MatrixSensing: SensingStructure,
+        MatrixCompletion: ProductStructure,
+        WordContext: ProductStructure,
+        BilinearSequence: ProductStructure,
+        TiedAttention: PairStructure,
+        Augmentation: SymmetricStructure,
     }
     for cls, kind in expected.items():
         a = cls(inputs=5) if cls is Diagonal else cls()

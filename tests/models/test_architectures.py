@@ -14,12 +14,21 @@ from nqf_pipeline.models import (
     MLP,
     AnyArchitecture,
     Architecture,
+    Augmentation,
+    BilinearSequence,
     Diagonal,
+    DiagonalProduct,
     FourierMLP,
+    MatrixCompletion,
+    MatrixSensing,
     MixtureOfExperts,
     MultiHead,
     PhaseRetrieval,
+    PSDSensing,
     QueryKey,
+    SingleHead,
+    TiedAttention,
+    WordContext,
 )
 
 SAMPLES = 7
@@ -70,7 +79,47 @@ def diagonal(a: Diagonal, unit: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.array([(x * unit**2 / 4).sum()])
 
 
-UNITS = {f.__name__: f for f in (mlp, cnn, query_key, multi_head, mixture_of_experts, phase_retrieval, diagonal)}
+def diagonal_product(a: DiagonalProduct, unit: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return np.array([unit[: a.inputs] @ np.diag(x) @ unit[a.inputs :]])
+
+
+def psd_sensing(a: PSDSensing, unit: np.ndarray, sensing: np.ndarray) -> np.ndarray:
+    return np.array([np.trace(sensing.T @ np.outer(unit, unit))])
+
+
+def matrix_sensing(a: MatrixSensing, unit: np.ndarray, sensing: np.ndarray) -> np.ndarray:
+    return np.array([np.trace(sensing.T @ np.outer(unit[: a.rows], unit[a.rows :]))])
+
+
+def entry(a: MatrixCompletion | WordContext, unit: np.ndarray, x: np.ndarray) -> np.ndarray:
+    (row,), (column,) = np.flatnonzero(x[: a.rows]), np.flatnonzero(x[a.rows :])
+    return np.array([unit[row] * unit[a.rows + column]])
+
+
+def tied_attention(a: TiedAttention, unit: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    return np.array([(unit @ tokens[:, 0]) * (unit @ tokens[:, 1]) / np.sqrt(a.width)])
+
+
+def bilinear_sequence(a: BilinearSequence, unit: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return np.array([(x[: a.rows] @ unit[: a.rows]) * (unit[a.rows :] @ x[a.rows :])])
+
+
+def augmentation(a: Augmentation, unit: np.ndarray, views: np.ndarray) -> np.ndarray:
+    return np.array([(unit @ views[:, 0] - unit @ views[:, 1]) ** 2])
+
+
+UNITS = {
+    **{f.__name__: f for f in (mlp, cnn, query_key, multi_head, mixture_of_experts, phase_retrieval, diagonal, diagonal_product)},
+    **{f.__name__: f for f in (psd_sensing, matrix_sensing, tied_attention, bilinear_sequence, augmentation)},
+    "matrix_completion": entry,
+    "word_context": entry,
+}
+
+
+def single_head(a: SingleHead, weights: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    keys, queries = weights[: a.dimension].T, weights[a.dimension :].T
+    scores = [(keys @ tokens[:, n]) @ (queries @ tokens[:, -1]) / np.sqrt(a.width) for n in range(a.tokens)]
+    return a.readouts @ tokens @ softmax(np.array(scores))
 
 
 def by_loops(a: Architecture, weights: np.ndarray, inputs: np.ndarray) -> np.ndarray:
@@ -78,14 +127,16 @@ def by_loops(a: Architecture, weights: np.ndarray, inputs: np.ndarray) -> np.nda
     if isinstance(a, FourierMLP):
         inner, outer = weights
         return np.array([[sum(outer * np.tanh(inner * inputs[:, m])) / np.sqrt(a.width) for m in samples]])
+    if isinstance(a, SingleHead):
+        return np.array([single_head(a, weights, inputs[..., m]) for m in samples]).T
     return np.array([sum(UNITS[a.name](a, unit, inputs[..., m]) for unit in weights.T) for m in samples]).T
 
 
 def drawn(a: Architecture, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    return a.initial(rng), rng.standard_normal((*a.input_shape, SAMPLES))
+    return a.initial(rng), a.draw_inputs(rng, SAMPLES)
 
 
-def test_network_is_the_sum_over_its_units(architecture: Architecture, rng: np.random.Generator) -> None:
+def test_network_is_what_its_units_make(architecture: Architecture, rng: np.random.Generator) -> None:
     weights, inputs = drawn(architecture, rng)
     expected = by_loops(architecture, weights, inputs)
     assert expected.shape == (architecture.output_size, SAMPLES)
@@ -176,12 +227,40 @@ def test_signs_start_has_the_same_order_parameter_for_every_seed() -> None:
     assert Diagonal(start="gaussian").gaussian_start
 
 
+def test_completion_is_sensing_with_one_hot_matrices(rng: np.random.Generator) -> None:
+    """One structure at different inputs: S = e_i e_j^T, and a b^T for any bilinear model."""
+    sensing = MatrixSensing(rows=4, columns=3, width=2)
+    for a in (
+        MatrixCompletion(rows=4, columns=3, width=2),
+        WordContext(rows=4, columns=3, width=2),
+        BilinearSequence(rows=4, columns=3, width=2),
+    ):
+        weights, inputs = drawn(a, rng)
+        matrices = np.einsum("im,jm->ijm", inputs[:4], inputs[4:])
+        np.testing.assert_allclose(a.apply(weights, inputs), sensing.apply(weights, matrices), atol=1e-14)
+        assert a.structure(inputs).second_moment()[1] == pytest.approx(sensing.structure(matrices).second_moment()[1])
+
+
+def test_words_occur_by_zipfs_law() -> None:
+    a = WordContext(rows=3, columns=2, zipf=1.0)
+    often = a.draw_inputs(np.random.default_rng(0), 60_000).mean(1)
+    np.testing.assert_allclose(often, [6 / 11, 3 / 11, 2 / 11, 2 / 3, 1 / 3], atol=0.01)
+
+
+def test_a_single_head_is_one_head_of_query_key_attention(rng: np.random.Generator) -> None:
+    rows, head = SingleHead(dimension=4, width=3, tokens=5, outputs=2), QueryKey(dimension=4, key_size=3, width=1, tokens=5, outputs=2)
+    weights, inputs = drawn(rows, rng)
+    np.testing.assert_allclose(rows.apply(weights, inputs), head.apply(weights.reshape(-1, 1), inputs), rtol=1e-12)
+
+
 def test_registry_is_the_union() -> None:
     adapter = TypeAdapter(AnyArchitecture)
     for kind, cls in ARCHITECTURES.items():
         assert type(adapter.validate_python({"kind": kind})) is cls
     assert list(ARCHITECTURES) == [
         "mlp", "cnn", "query_key", "multi_head", "mixture_of_experts", "phase_retrieval", "diagonal", "fourier_mlp",
+        "single_head", "diagonal_product", "psd_sensing", "matrix_sensing", "matrix_completion", "word_context", "tied_attention",
+        "bilinear_sequence", "augmentation",
     ]  # fmt: skip
 
 
