@@ -28,6 +28,7 @@ from nqf_pipeline.models import (
     TiedAttention,
     WordContext,
 )
+from tests.workflow.runs import Workspace, new
 
 # What a silent float32, a silent broadcast or a silent cast would hide must fail here.
 jax.config.update("jax_enable_x64", True)
@@ -73,3 +74,11 @@ def architecture(request: pytest.FixtureRequest) -> Architecture:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20260813)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A tiny study after one run of the workflow. Read it only: tests that change something work on a `copy`."""
+    workspace = new(tmp_path_factory.mktemp("finished"))
+    (workspace.folder / "first_run.txt").write_text(workspace.finish())
+    return workspace
