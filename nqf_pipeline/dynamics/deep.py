@@ -1,0 +1,69 @@
+"""Several layers, each a quadratic form of the outputs of the one below: closed dynamics per layer (theory: Theorem 14).
+
+h^(l) = f(0) + g^T mu_l + mu_l^T B mu_l + Tr[M_l A], with f(0), g, A, B functions of h^(l-1). Every layer obeys the recurrences of one
+layer with l' = dL/dh^(l), which automatic differentiation through the stack supplies. A layer is any function of its inputs
+(features, samples) that returns a form there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from nqf_pipeline.dynamics.closure import Closure, Loss, Objective, Orders
+from nqf_pipeline.errors import InputError
+from nqf_pipeline.forms.quadratic import Form, Order, StructureForm
+from nqf_pipeline.models.base import Architecture
+
+Array = Any
+Layer = Callable[[Float[Array, "features samples"]], Form]
+
+
+@dataclass(frozen=True)
+class ArchitectureLayer:
+    """The quadratic form of an architecture whose structure is written in operators alone (mlp), as a layer."""
+
+    architecture: Architecture
+
+    def __call__(self, inputs: Float[Array, "features samples"]) -> StructureForm:
+        architecture = self.architecture
+        nothing = architecture.factors(np.zeros((architecture.unit_size, architecture.width)))
+        return StructureForm.of(architecture.structure(inputs), nothing, rowwise=architecture.pairing == "rowwise")[0]
+
+    def units(self, weights: Float[Array, "unit_size width"]) -> Float[Array, "rows degrees"]:
+        """The stacked factors that the form is about."""
+        return np.concatenate(self.architecture.factors(weights))
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Layers from the bottom up, as one function of their order parameters."""
+
+    layers: tuple[Layer, ...]
+
+    def __call__(self, inputs: Float[Array, "features samples"], orders: Orders) -> Float[Array, "outputs samples"]:
+        for layer, order in zip(self.layers, orders, strict=True):
+            inputs = layer(inputs).apply(order)
+        return inputs
+
+
+def deep_closure(
+    layers: Sequence[Layer],
+    inputs: Float[Array, "features samples"],
+    targets: Float[Array, "outputs samples"],
+    loss: Loss,
+    weights: Sequence[Float[Array, "unit_size width"]],
+) -> Closure:
+    """The closure of a stack from initial weights, one array a layer; `train` and `flow` give one trajectory a layer."""
+    if len(layers) != len(weights):
+        raise InputError(f"deep_closure: {len(layers)} layers and weights for {len(weights)}; give one array of weights a layer")
+    start, widths = tuple(Order.of(part) for part in weights), tuple(part.shape[1] for part in weights)
+    return Closure(Objective(Stack(tuple(layers)), _take, loss), inputs, targets, start, widths)
+
+
+def _take(inputs: Array, index: Array) -> Array:
+    return inputs[:, index]

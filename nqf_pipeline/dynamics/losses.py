@@ -1,0 +1,27 @@
+"""Losses as functions of outputs and targets, both (outputs, samples): the mean over samples of the sum over outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Float
+
+Array = Any
+
+
+def squared_error(outputs: Float[Array, "outputs samples"], targets: Float[Array, "outputs samples"]) -> Float[Array, ""]:
+    """Mean over samples of |f - y|^2."""
+    return ((outputs - targets) ** 2).sum() / outputs.shape[1]
+
+
+def logistic(outputs: Float[Array, "outputs samples"], targets: Float[Array, "outputs samples"]) -> Float[Array, ""]:
+    """ln(1 + exp(-y f)) for labels y = 1 or -1, summed over outputs."""
+    return jax.nn.softplus(-targets * outputs).sum() / outputs.shape[1]
+
+
+def softmax_cross_entropy(outputs: Float[Array, "classes samples"], targets: Float[Array, "classes samples"]) -> Float[Array, ""]:
+    """-sum_k y_k ln softmax(f)_k; targets are one-hot columns or probabilities."""
+    return jnp.mean(optax.softmax_cross_entropy(outputs, targets, axis=0))
