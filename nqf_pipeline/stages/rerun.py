@@ -9,6 +9,7 @@ import numpy as np
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
+from nqf_pipeline.stages.run import relocated
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.shards import read_shard
 from nqf_pipeline.study.cells import Cell
@@ -52,10 +53,11 @@ def find_cell(results: Path, cell_id: str) -> tuple[Cell, Shard]:
     """The cell whose id begins so, with its shard."""
     layout = Layout(Path(results))
     shards = read_manifest(layout.manifest, layout.root.name).shards
-    found = [(cell, shard) for shard in shards for cell in shard.cells if cell.id.startswith(cell_id)]
+    found = [(position, shard) for shard in shards for position, cell in enumerate(shard.cells) if cell.id.startswith(cell_id)]
     if len(found) != 1:
         what = f"{len(found)} cells begin" if found else "no cell begins"
         raise InputError(
             f"{layout.manifest}: {what} with {cell_id!r}; `nqf query {results} cells --columns cell,architecture,sigma,seed` lists them"
         )
-    return found[0]
+    ((position, shard),) = found
+    return relocated(results, shard).cells[position], shard

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from nqf_pipeline.store.atomic import to_json, write_json
 from nqf_pipeline.store.merge import MergeReport, merge
 from nqf_pipeline.store.shards import ShardError, Summary, read_record, read_shard, write_shard
 from nqf_pipeline.study.config import Study
-from nqf_pipeline.study.document import read_document
+from nqf_pipeline.study.document import Document, read_document
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.manifest import read_manifest
 from nqf_pipeline.study.plan import Plan, freeze, plan_study
@@ -48,26 +49,31 @@ def begin(wish: Plan) -> Plan:
     fixed = freeze(wish)
     if {shard.id for shard in fixed.shards} != {shard.id for shard in wish.shards}:
         raise InputError(f"{fixed.layout.manifest}: another run has added shards since this one was planned; start the same command again")
-    write_json(fixed.layout.study, _stored(fixed.study))
+    write_json(fixed.layout.study, _stored(fixed.study, fixed.layout.root))
     return fixed
 
 
-def _stored(study: Study) -> dict[str, Any]:
-    """The config as the jobs read it: paths of data files no longer relative to the config file, which they do not know."""
+def _stored(study: Study, folder: Path) -> dict[str, Any]:
+    """The config as the jobs read it: paths of data files are relative to the file that they stand in, which is now in `folder`."""
     data = study.as_given()
     for experiment in data["experiments"].values():
         for task in experiment["tasks"]:
             if "path" in task:
                 paths = [task["path"]] if isinstance(task["path"], str) else task["path"]
-                task["path"] = [str(study.document.folder / Path(path).expanduser()) for path in paths]
+                task["path"] = [_from(folder, study.document.folder, Path(path).expanduser()) for path in paths]
     return data
+
+
+def _from(folder: Path, old: Path, path: Path) -> str:
+    return str(path) if path.is_absolute() else os.path.relpath(old / path, folder)
 
 
 def recorded_study(results: Path) -> Study:
     """The config of the latest run in a results folder. Raises InputError where there is none."""
     path = Layout(Path(results)).study
     try:
-        study = Study.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        document = Document(json.loads(path.read_text(encoding="utf-8")), str(path))
+        study = Study.model_validate(document.data).read_from(document)
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{results}: no study was run here ({path.name} is absent); start one with `snakemake`, or name another folder"
@@ -103,10 +109,18 @@ def shard_named(results: Path, shard: str) -> Shard:
     layout = Layout(Path(results))
     for known in read_manifest(layout.manifest, layout.root.name).shards:
         if known.id == shard:
-            return known
+            return relocated(results, known)
     raise InputError(
         f"{layout.manifest}: no shard {shard}; `nqf plan` lists the shards of a study, and the workflow adds them to the manifest"
     )
+
+
+def relocated(results: Path, shard: Shard) -> Shard:
+    """The same cells, with data files where the latest config says they are: the manifest remembers where they once were."""
+    if not any(cell.fingerprint for cell in shard.cells):
+        return shard
+    current = recorded_plan(results).grid.cells
+    return Shard(tuple(current.get(cell.id, cell) for cell in shard.cells), shard.lane_width)
 
 
 def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: None) -> None:

@@ -40,13 +40,12 @@ class Stopwatch:
 
 def program_of(cell: Cell) -> Program:
     """The compiled program that a cell shares with its bucket."""
-    exact = cell.architecture.exactly_quadratic and cell.optimizer.batch_size is None
     return Program(
         architecture=cell.architecture,
         update=cell.optimizer.program,
         batch_size=cell.optimizer.batch_size,
         precision=cell.precision,
-        shared_data=cell.task.shared_data and not exact,
+        shared_data=cell.shares_data,
     )
 
 

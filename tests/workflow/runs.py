@@ -155,6 +155,12 @@ class Workspace:
         """Ids in the manifest, in its order."""
         return [json.loads(line)["shard"] for line in (self.results / "manifest.jsonl").read_text().splitlines()]
 
+    @property
+    def seconds(self) -> float:
+        """How long the first run took."""
+        ((hours, minutes, seconds),) = re.findall(r"Elapsed time: (\d+):(\d+):([\d.]+)", (self.folder / "first_run.txt").read_text())
+        return 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+
     def files(self, *patterns: str) -> Snapshot:
         """Bytes and time stamps of files below the results folder, by relative path."""
         found = {path for pattern in patterns or ("**/*",) for path in self.results.glob(pattern) if path.is_file()}
@@ -164,7 +170,7 @@ class Workspace:
         return {name: data for name, (data, _) in self.files(*patterns).items()}
 
     def lasting(self) -> dict[str, bytes]:
-        """What must be the same however often a run was interrupted: store, tables but the times they took, figures, page but these times."""
+        """What must be the same however often a run was interrupted: store, tables but the times they took."""
         return self.contents("trajectories.zarr/**/*", "trajectories.json", *(f"{t}.*" for t in ("cells", "exponents", "plateaus")))
 
     def __str__(self) -> str:
