@@ -58,8 +58,8 @@ class Program:
 
     @property
     def network_is_twin(self) -> bool:
-        """An exactly quadratic module on the full batch needs no samples and no second run: it is its twin."""
-        return self.architecture.exactly_quadratic and self.batch_size is None
+        """Whether one run stands for both (see `Architecture.is_own_twin`)."""
+        return self.architecture.is_own_twin(self.batch_size)
 
     def compile(self, group: LaneGroup) -> Executable:
         """The executable for groups of this shape: (data, weights, hyper, batch keys, step grid) to a Record."""

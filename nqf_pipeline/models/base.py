@@ -89,6 +89,10 @@ class Architecture(BaseModel):
         """Random inputs for tasks that draw their own."""
         return rng.standard_normal((*self.input_shape, samples))
 
+    def is_own_twin(self, batch_size: int | None) -> bool:
+        """An exactly quadratic network on the full batch: it needs no samples and no second run beside it."""
+        return self.exactly_quadratic and batch_size is None
+
     def encode(self, inputs: Float[Array, "*input_shape samples"]) -> Array:
         """Whatever can be computed once per data set (patches of an image)."""
         return inputs

@@ -66,6 +66,16 @@ class Cell(BaseModel):
         return digest(self._data_key())
 
     @property
+    def is_own_twin(self) -> bool:
+        """Whether network and twin are one run (see `Architecture.is_own_twin`)."""
+        return self.architecture.is_own_twin(self.optimizer.batch_size)
+
+    @property
+    def shares_data(self) -> bool:
+        """Whether lanes read one copy of the samples, which no seed changes."""
+        return self.task.shared_data and not self.is_own_twin
+
+    @property
     def epsilon(self) -> float:
         """Scale of the initial order parameters, E z_k(0) = degrees sigma^2."""
         return self.architecture.degrees * self.sigma**2

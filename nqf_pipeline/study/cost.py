@@ -83,7 +83,7 @@ def moment_multiply_adds(architecture: Architecture) -> float:
 def step_seconds(cell: Cell, sizes: Sizes) -> float:
     """Seconds that one lane adds to one step."""
     architecture, batch = cell.architecture, cell.optimizer.batch_size
-    on_moments = architecture.exactly_quadratic and batch is None
+    on_moments = architecture.is_own_twin(batch)
     work = moment_multiply_adds(architecture) if on_moments else multiply_adds(architecture) * (batch or sizes.samples)
     double = DOUBLE if cell.precision == "float64" else 1.0
     overhead = STEP_OVERHEAD + (BATCH_OVERHEAD if batch else 0.0)

@@ -17,8 +17,7 @@ Seconds = Callable[[Cell], float]
 
 def lane_key(cell: Cell) -> tuple[int, str]:
     """Lanes of one call share the step grid and, where the network reads samples that no seed changes, the data set."""
-    reads_samples = not (cell.architecture.exactly_quadratic and cell.optimizer.batch_size is None)
-    return cell.steps, cell.data_id if cell.task.shared_data and reads_samples else ""
+    return cell.steps, cell.data_id if cell.shares_data else ""
 
 
 def lane_groups(cells: Iterable[Cell], lane_width: int) -> list[Lanes]:
