@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from nqf_pipeline.errors import InputError, WorkError
+from nqf_pipeline.store.atomic import unwritable
 
 app = typer.Typer(
     help="Neural quadratic forms: plan a study, run its stages, look at its results. The stages (train, theory, merge, analyse, figures, "
@@ -45,12 +46,18 @@ def readable_errors() -> Iterator[None]:
     """What a user can act on is said without a traceback, and ends the process with its exit code."""
     try:
         yield
-    except InputError as error:
-        messages.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
-    except WorkError as error:
-        messages.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(1)
+    except (InputError, WorkError) as error:
+        _stop(error)
+    except OSError as error:
+        known = unwritable(Path(error.filename or "."), error)
+        if known is None:
+            raise
+        _stop(known)
+
+
+def _stop(error: InputError | WorkError) -> NoReturn:
+    messages.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+    sys.exit(2 if isinstance(error, InputError) else 1)
 
 
 def named(folder: Path) -> Path:
