@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from nqf_pipeline.report.style import INK, LINES, SOURCES, WIDTH
 from nqf_pipeline.report.wording import number, power
+from nqf_pipeline.store.atomic import write_bytes
 
 # Neither dates nor versions: a rerun gives the same bytes.
 _METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
@@ -44,14 +46,12 @@ class Omitted:
 
 def save(drawing: Drawing, folder: Path, name: str, formats: Sequence[str], dpi: int) -> list[Path]:
     """Write `name` in each format; the same data give the same bytes."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for suffix in formats:
-        path = folder / f"{name}.{suffix}"
-        temporary = folder / f".{name}.tmp"
-        drawing.figure.savefig(temporary, format=suffix, dpi=dpi, metadata=_METADATA.get(suffix))
+        path, stream = folder / f"{name}.{suffix}", BytesIO()
+        drawing.figure.savefig(stream, format=suffix, dpi=dpi, metadata=_METADATA.get(suffix))
         drawing.figure.set_layout_engine("none")  # laid out once; every format keeps it
-        temporary.replace(path)
+        write_bytes(path, stream.getvalue())
         paths.append(path)
     return paths
 
