@@ -55,13 +55,14 @@ def error_bound(closure: Closure, compression: Compression, optimizer: Optimizer
     small = Closure.single(compression.form, closure.targets, closure.objective.loss, compression.weights)
     (compressed,) = small.train(compressed_optimizer(optimizer, compression), every)
     onto = compression.basis @ compression.basis.T
-    ends = Order(onto @ exact.order.second @ onto, exact.order.mean @ onto), compression.original(compressed.order)
-    growth, reach = np.max([_norms(closure, end, optimizer) for end in ends], axis=0)
+    ends = compression.original(compressed.order)
+    both = Order(*map(np.concatenate, zip((onto @ exact.order.second @ onto, exact.order.mean @ onto), ends, strict=True)))
+    growth, reach = (norms.reshape(2, -1).max(0) for norms in _norms(closure, both, optimizer))
     return compression.gap * reach * np.cumprod(np.concatenate([[1.0], growth[:-1]]))
 
 
 def _norms(closure: Closure, path: Order, optimizer: Optimizer) -> tuple[Array, Array]:
-    """Spectral norms, at every step of a path, of the Jacobians of the step and of f in (M, mu)."""
+    """Spectral norms, at every point of a path, of the Jacobians of the step and of f in (M, mu)."""
     with jax.enable_x64(True):
         data, targets = as_float64((closure.data, closure.targets))
         rates = jnp.float64(optimizer.learning_rate), jnp.float64(optimizer.weight_decay)

@@ -79,10 +79,10 @@ def test_predicts_alike_at_every_step(optimizer, setting) -> None:
 
 
 def test_smaller_widths_stay_within_the_bound(rng) -> None:
-    form, targets, steps = weightspace.random_form(rng, 3, coupled=False), rng.standard_normal((2, 12)), 300
+    form, targets, steps = weightspace.random_form(rng, 3, coupled=False), rng.standard_normal((2, 12)), 150
     # Unequal directions: little is dropped.
     weights = np.array([[0.5], [0.1], [0.02]]) * np.linalg.qr(rng.standard_normal((WIDTH, 3)))[0].T
-    optimizer, closure = Optimizer(learning_rate=0.005), Closure.single(form, targets, squared_error, weights)
+    optimizer, closure = Optimizer(learning_rate=0.01), Closure.single(form, targets, squared_error, weights)
     full = predictions(form, targets, weights, optimizer, steps)
     found = []
     for width in (2, 3):

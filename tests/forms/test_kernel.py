@@ -10,7 +10,7 @@ import pytest
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.forms.kernel import drift, kernel_drift, tangent_kernel
 from nqf_pipeline.forms.quadratic import DenseForm, Order, StructureForm
-from nqf_pipeline.models import Architecture
+from nqf_pipeline.models import MLP, Architecture, Diagonal, MultiHead, QueryKey
 from tests.dynamics import weightspace
 
 WIDTH = 5
@@ -40,6 +40,15 @@ def test_equals_proposition_8(rng) -> None:
     np.testing.assert_allclose(tangent_kernel(form, order, WIDTH), written, rtol=1e-11, atol=1e-12 * np.abs(written).max())
 
 
+NETWORKS = (
+    MLP(width=5, inputs=4, outputs=3),
+    QueryKey(width=3, dimension=4, key_size=2, tokens=5, outputs=3),
+    MultiHead(width=3, dimension=4, key_size=2, value_size=3, tokens=5, outputs=2),
+    Diagonal(width=2, inputs=6, start="gaussian"),
+)
+
+
+@pytest.mark.parametrize("architecture", NETWORKS, ids=lambda a: a.name)
 def test_is_the_networks_own_at_small_weights(architecture: Architecture, rng) -> None:
     """The relative gap falls as sigma^2: the form's departure is of fourth order in the weights, a kernel of second."""
     unit, inputs = architecture.initial(rng), rng.standard_normal((*architecture.input_shape, 3))
