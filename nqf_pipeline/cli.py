@@ -215,6 +215,33 @@ def query(
 
 
 @app.command()
+def check(
+    target: Annotated[str | None, typer.Argument(help="an architecture's name, or file.py:function, which is run")] = None,
+    unit_size: Annotated[int | None, typer.Option(help="parameters of one unit: rows of W")] = None,
+    width: Annotated[int | None, typer.Option(help="units: columns of W (default 8)")] = None,
+    inputs: Annotated[str | None, typer.Option(help="entries of one input x, such as 20, or its shape, such as 20x16")] = None,
+    names: Annotated[bool, typer.Option("--list", help="the architectures that can be named")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Is a module a quadratic form of its weights near zero, and which one? Its conditions, measured."""
+    from nqf_pipeline.stages import check as stage
+
+    if names:
+        show_json(stage.names()) if as_json else print("\n".join(stage.names()))
+        return
+    if target is None:
+        raise InputError("nqf check: name an architecture (nqf check --list) or a function of your own, file.py:function")
+    found = stage.check_target(target, unit_size, width, inputs)
+    if as_json:
+        show_json(found)
+        return
+    words = {True: "yes", False: "no", None: "-"}
+    facts({name: words.get(value, value) if isinstance(value, bool | None) else value for name, value in stage.summary(found).items()})
+    for reason in found["reasons"]:
+        console.print(f"- {reason}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
 def rerun(
     results: Results, cell: Annotated[str, typer.Argument(help="id of a cell, or its first characters")], as_json: AsJson = False
 ) -> None:

@@ -1,0 +1,112 @@
+"""`nqf check`: is a module an NQF, and which one? For architectures by name, and for users' own functions."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict
+from typing import Any
+
+import jax
+import numpy as np
+
+from nqf_pipeline.errors import InputError
+from nqf_pipeline.forms.calling import foreign
+from nqf_pipeline.forms.conditions import SEED, check
+from nqf_pipeline.forms.taylor import quadratic_form
+from nqf_pipeline.forms.verdict import judge
+from nqf_pipeline.models import ARCHITECTURES, Architecture, own
+from nqf_pipeline.study.spelling import no_such
+
+WIDTH = 8
+"""Units of a module whose width is not given."""
+SAMPLES = 3
+"""Inputs that an architecture is checked at."""
+
+
+def names() -> list[str]:
+    """Architectures that can be checked by name."""
+    return [kind for kind in ARCHITECTURES if kind != "custom"]
+
+
+def check_target(target: str, unit_size: int | None = None, width: int | None = None, inputs: str | None = None) -> dict[str, Any]:
+    """What `nqf check --json` prints."""
+    for option, value in (("--width", width), ("--unit-size", unit_size)):
+        if value is not None and value < 1:
+            raise InputError(f"{option} {value}: must be 1 or more, a module has at least one unit and a unit one parameter")
+    if ":" in target or target.endswith(".py"):
+        return check_own(target, unit_size, width or WIDTH, inputs)
+    return check_architecture(target, width or WIDTH)
+
+
+def summary(found: dict[str, Any]) -> dict[str, Any]:
+    """The part of a report that fits a table of two columns."""
+    return {name: value for name, value in found.items() if name not in ("reasons", "measured")}
+
+
+def check_architecture(kind: str, width: int = WIDTH) -> dict[str, Any]:
+    """An architecture of this project, at its default sizes, against its closed form as well."""
+    if kind not in names():
+        raise InputError(f"{no_such('architecture', kind, names())}; a module of your own is named file.py:function")
+    architecture = _reduced(ARCHITECTURES[kind](width=width))
+    x = architecture.draw_inputs(np.random.default_rng(SEED), SAMPLES)
+    found = check(architecture.apply, x, architecture.width, architecture.unit_size)
+    return _report(kind, found, closed_form_error(architecture, x))
+
+
+def _reduced(architecture: Architecture) -> Architecture:
+    """The diagonal network's default of 1000 coordinates says no more than 20 do."""
+    return architecture.model_copy(update={"inputs": 20}) if getattr(architecture, "inputs", 0) > 100 else architecture
+
+
+def check_own(target: str, unit_size: int | None, width: int, inputs: str | None) -> dict[str, Any]:
+    """A function apply(W, x) of a user's file, at one random input."""
+    if unit_size is None or inputs is None:
+        missing = [name for name, value in (("--unit-size", unit_size), ("--inputs", inputs)) if value is None]
+        raise InputError(
+            f"{target}: give {' and '.join(missing)}: W has the shape (unit size, width), and x is one input of that many entries; "
+            f"for example nqf check {target} --unit-size 21 --inputs 20"
+        )
+    shape = input_shape(inputs)
+    apply = own.load(target, (unit_size, width), shape)
+    x = np.random.default_rng(SEED).standard_normal(shape)
+    return _report(target, check(apply, x, width, unit_size), None)
+
+
+def input_shape(text: str) -> tuple[int, ...]:
+    """`20` for a vector, `20x16` for an array."""
+    if not re.fullmatch(r"[1-9]\d*([x,][1-9]\d*)*", text):
+        raise InputError(f"--inputs {text}: give the number of entries of one input, 20, or its shape, 20x16")
+    return tuple(int(part) for part in re.split("[x,]", text))
+
+
+def closed_form_error(architecture: Architecture, x: Any) -> float:
+    """Largest difference of the closed-form structure from the Taylor expansion of the network itself, relative to its largest output."""
+    rng = np.random.default_rng(SEED)
+    weights = rng.standard_normal((architecture.unit_size, architecture.width))
+    structure = architecture.structure(x)
+    closed = structure.offset + structure.apply(architecture.order(weights))
+    with foreign(f"architecture {architecture.name}"):
+        expanded = np.asarray(jax.jit(quadratic_form(architecture.network))(weights, architecture.encode(x)))
+    return float(np.abs(closed - expanded).max() / np.abs(expanded).max())
+
+
+def _report(target: str, found: Any, error: float | None) -> dict[str, Any]:
+    verdict = judge(found)
+    order = found.remainder_order
+    return {
+        "target": target,
+        "verdict": verdict.verdict,
+        "symmetric": verdict.symmetric,
+        "zero_gradient": verdict.zero_gradient,
+        "even": verdict.even,
+        "smooth": verdict.smooth,
+        "unit_parameters": found.unit_size,
+        "width": found.width,
+        "remainder_order": int(order) if order is not None and math.isfinite(order) and order == int(order) else order,
+        "exactly_quadratic": found.exactly_quadratic,
+        "valid_to": found.valid_to,
+        "closed_form_error": error,
+        "reasons": list(verdict.reasons),
+        "measured": asdict(found),
+    }
