@@ -65,7 +65,7 @@ class Trajectory(NamedTuple):
 
 
 class Hyper(NamedTuple):
-    """Traced optimizer numbers."""
+    """Traced optimizer numbers of one layer."""
 
     learning_rate: Array
     momentum: Array
@@ -130,6 +130,8 @@ class Closure:
     targets: Float[Array, "outputs samples"]
     start: Orders
     widths: tuple[int, ...]
+    ratios: tuple[float, ...] = ()
+    """d'/d of compressed layers: their learning rate is divided by it, their weight decay multiplied (Theorem 15). Empty: all 1."""
 
     @classmethod
     def single(cls, form: Form, targets: Float[Array, "outputs samples"], loss: Loss, weights: Float[Array, "unit_size width"]) -> Closure:
@@ -139,6 +141,11 @@ class Closure:
                 f"closure: targets for {targets.shape[-1]} samples and a form at {form.samples}; give one column a sample to both"
             )
         return cls(Objective(_form_outputs, _form_take, loss), form, targets, (Order.of(weights),), (weights.shape[1],))
+
+    @property
+    def layer_ratios(self) -> tuple[float, ...]:
+        """`ratios`, one a layer."""
+        return self.ratios or (1.0,) * len(self.widths)
 
     def train(
         self, optimizer: Optimizer, step_number: Int[Array, "records"], batches: Int[Array, "steps batch"] | None = None
@@ -155,7 +162,7 @@ class Closure:
                 f"closure: batches of shape {batches.shape} for {steps[-1]} steps of {optimizer.batch_size} samples; give one row a step"
             )
         with jax.enable_x64(True):
-            hyper = Hyper(*(jnp.float64(getattr(optimizer, name)) for name in Hyper._fields))
+            hyper = tuple(_hyper(optimizer, ratio) for ratio in self.layer_ratios)
             data, targets, start = as_float64((self.data, self.targets, self.start))
             index = None if batches is None else jnp.asarray(batches)
             program = _Program(self.objective, self.widths, optimizer.momentum > 0)
@@ -202,6 +209,10 @@ def refuse_outside_span(optimizer: Optimizer) -> None:
         )
 
 
+def _hyper(optimizer: Optimizer, ratio: float) -> Hyper:
+    return Hyper(jnp.float64(optimizer.learning_rate / ratio), jnp.float64(optimizer.momentum), jnp.float64(optimizer.weight_decay * ratio))
+
+
 def _form_outputs(form: Form, orders: Orders) -> Array:
     return form.apply(orders[0])
 
@@ -220,10 +231,10 @@ def _trajectories(orders: Orders, loss: Array) -> tuple[Trajectory, ...]:
 
 
 def _rates(closure: Closure, orders: Orders, data: Any, targets: Array, weight_decay: float) -> Orders:
-    pulls = closure.objective.pulls(orders, data, targets)
-    return tuple(
-        flow_rate(order, pull, width, jnp.float64(weight_decay)) for order, pull, width in zip(orders, pulls, closure.widths, strict=True)
-    )
+    pulls, ratios = closure.objective.pulls(orders, data, targets), closure.layer_ratios
+    decays = [jnp.float64(weight_decay * ratio) for ratio in ratios]
+    rates = map(flow_rate, orders, pulls, closure.widths, decays)
+    return tuple(Order(*(part / ratio for part in rate)) for rate, ratio in zip(rates, ratios, strict=True))
 
 
 class _Program(NamedTuple):
@@ -240,7 +251,7 @@ def _march(
     data: Any,
     targets: Array,
     start: Orders,
-    hyper: Hyper,
+    hyper: tuple[Hyper, ...],
     steps: Int[Array, "records"],
     batches: Array | None,
 ) -> tuple[Orders, Array]:
@@ -255,9 +266,9 @@ def _march(
         seen, goal = (data, targets) if index is None else (objective.take(data, index), targets[:, index])
         pulls = objective.pulls(orders_of(state), seen, goal)
         if remembers:
-            return tuple(span_step(span, pull, hyper) for span, pull in zip(state, pulls, strict=True))
-        rates = hyper.learning_rate, hyper.weight_decay
-        return tuple(gradient_step(order, pull, width, *rates) for order, pull, width in zip(state, pulls, widths, strict=True))
+            return tuple(map(span_step, state, pulls, hyper))
+        rates = [numbers.learning_rate for numbers in hyper], [numbers.weight_decay for numbers in hyper]
+        return tuple(map(gradient_step, state, pulls, widths, *rates))
 
     def to_next_record(state: Any, bounds: tuple[Array, Array]) -> tuple[Any, tuple[Orders, Array]]:
         state = jax.lax.fori_loop(bounds[0], bounds[1], one_step, state)

@@ -1,4 +1,4 @@
-"""Several layers, each a quadratic form of the outputs of the one below: closed dynamics per layer (theory: Theorem 14).
+"""Several layers, each a quadratic form of the outputs of the one below: closed dynamics per layer (theory: Theorems 14 and 15).
 
 h^(l) = f(0) + g^T mu_l + mu_l^T B mu_l + Tr[M_l A], with f(0), g, A, B functions of h^(l-1). Every layer obeys the recurrences of one
 layer with l' = dL/dh^(l), which automatic differentiation through the stack supplies. A layer is any function of its inputs
@@ -8,7 +8,7 @@ layer with l' = dL/dh^(l), which automatic differentiation through the stack sup
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from jaxtyping import Float
 
 from nqf_pipeline.dynamics.closure import Closure, Loss, Objective, Orders
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.forms.quadratic import Form, Order, StructureForm
+from nqf_pipeline.forms.compression import Compression, compress
+from nqf_pipeline.forms.quadratic import DenseForm, Form, Order, StructureForm
 from nqf_pipeline.models.base import Architecture
 
 Array = Any
@@ -63,6 +64,39 @@ def deep_closure(
         raise InputError(f"deep_closure: {len(layers)} layers and weights for {len(weights)}; give one array of weights a layer")
     start, widths = tuple(Order.of(part) for part in weights), tuple(part.shape[1] for part in weights)
     return Closure(Objective(Stack(tuple(layers)), _take, loss), inputs, targets, start, widths)
+
+
+@dataclass(frozen=True)
+class ScaledLayer:
+    """A compressed layer: A' = ratio A."""
+
+    layer: Layer
+    ratio: float
+
+    def __call__(self, inputs: Float[Array, "features samples"]) -> Form:
+        form = self.layer(inputs)
+        assert isinstance(form, DenseForm | StructureForm)  # the two forms that can be scaled
+        return form.scaled(self.ratio)
+
+
+def compress_layers(closure: Closure, weights: Sequence[Float[Array, "unit_size width"]]) -> tuple[Closure, list[Array]]:
+    """The same stack with every layer at the smallest width that keeps all predictions, and its weights (Theorem 15).
+
+    The first layer's inputs never change, so k_V + 1 units of its own span do. Above it the structure moves with what is learnt below,
+    and only a span of all unit_size directions is sure to hold it: unit_size + 1 units. Learning rates and decays are per layer.
+    """
+    stack = closure.objective.outputs
+    assert isinstance(stack, Stack)  # made by `deep_closure`
+    parts: list[Compression] = []
+    inputs = np.asarray(closure.data)
+    for layer, part in zip(stack.layers, weights, strict=True):
+        form = layer(inputs)
+        assert isinstance(form, DenseForm | StructureForm)  # the two forms that can be compressed
+        parts.append(compress(form, part, basis=np.eye(len(part)) if parts else None))
+        inputs = np.asarray(form.apply(Order.of(part)))
+    ratios, small = tuple(part.ratio for part in parts), [part.weights for part in parts]
+    scaled = [ScaledLayer(layer, ratio) for layer, ratio in zip(stack.layers, ratios, strict=True)]
+    return replace(deep_closure(scaled, closure.data, closure.targets, closure.objective.loss, small), ratios=ratios), small
 
 
 def _take(inputs: Array, index: Array) -> Array:

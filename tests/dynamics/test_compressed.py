@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -76,6 +77,16 @@ def test_predicts_alike_at_every_step(optimizer, setting) -> None:
         wrong.append(compressed_optimizer(optimizer, compression).model_copy(update={"weight_decay": optimizer.weight_decay}))
     for naive in wrong:
         assert np.abs(predictions(compression.form, targets, compression.weights, naive) - full).max() > 1e-2
+
+
+def test_flow_at_a_compressed_width(setting) -> None:
+    """Flow has no learning rate: time itself runs d/d' times as fast for the layer."""
+    form, targets, weights = setting
+    compression, time = compress(form, weights), np.array([0.0, 0.5, 3.0])
+    small = replace(Closure.single(compression.form, targets, squared_error, compression.weights), ratios=(compression.ratio,))
+    (full,), (found,) = Closure.single(form, targets, squared_error, weights).flow(time, 0.1), small.flow(time, 0.1)
+    assert full.loss[-1] < 0.8 * full.loss[0]
+    np.testing.assert_allclose(found.loss, full.loss, rtol=1e-8)
 
 
 def test_smaller_widths_stay_within_the_bound(rng) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from nqf_pipeline.dynamics.deep import ArchitectureLayer, deep_closure
+from nqf_pipeline.dynamics.deep import ArchitectureLayer, compress_layers, deep_closure
 from nqf_pipeline.dynamics.losses import softmax_cross_entropy, squared_error
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.errors import InputError
@@ -80,6 +82,25 @@ def test_stacked_architectures(rng) -> None:
     closed = deep_closure(stack, inputs, targets, softmax_cross_entropy, units).train(Optimizer(learning_rate=0.05), EVERY)
     assert closed[0].loss[-1] < 0.8 * closed[0].loss[0]
     assert largest_gap(closed, path) < 1e-10
+
+
+def test_every_layer_compresses(rng) -> None:
+    """Widths of 9 and 9 at 4 and 5 units; with one rate for all layers the stack would learn something else."""
+    layers = [Coupled(rng, *shape) for shape in ((3, 4, 3), (4, 2, 4))]
+    weights = [0.2 * rng.standard_normal((size, 9)) for size in (3, 4)]
+    inputs, targets = rng.standard_normal((3, 10)), rng.standard_normal((2, 10))
+    closure = deep_closure(layers, inputs, targets, squared_error, weights)
+    optimizer = Optimizer(kind="momentum", learning_rate=0.001, weight_decay=0.05)
+    small, compressed = compress_layers(closure, weights)
+    assert [part.shape for part in compressed] == [(3, 4), (4, 5)]
+    full, found = closure.train(optimizer, EVERY), small.train(optimizer, EVERY)
+    assert full[0].loss[-1] < 0.7 * full[0].loss[0]
+    np.testing.assert_allclose(found[0].loss, full[0].loss, rtol=1e-12)
+    for before, after, width in zip(full, found, (4, 5), strict=True):
+        np.testing.assert_allclose(after.order.second * width / 9, before.order.second, atol=1e-12)
+        np.testing.assert_allclose(after.order.mean, before.order.mean, atol=1e-12)
+    alike = replace(small, ratios=()).train(optimizer, EVERY)
+    assert np.abs(alike[0].loss - full[0].loss).max() > 1e-2
 
 
 def test_one_array_of_weights_a_layer(rng) -> None:
