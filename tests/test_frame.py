@@ -203,8 +203,10 @@ def test_the_study_in_the_readme_can_be_planned() -> None:
 
 
 def test_kinds_in_the_readme_are_all_there_are() -> None:
-    (row,) = re.findall(r"\|---\|---\|---\|\n(.*)\n", (ROOT / "README.md").read_text())
-    architectures, tasks, optimizers = (set(re.findall(r"`([a-z_]+)`", cell)) for cell in row.strip("|").split("|"))
+    lists = re.findall(
+        r"^- \*\*(?:Architectures|Tasks|Optimizers)\*\*: (.*?\.)\n(?=-|\n)", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    architectures, tasks, optimizers = (set(re.findall(r"`([a-z_]+)`", text)) for text in lists)
     assert architectures == set(ARCHITECTURES)
     assert tasks == set(TASKS)
     assert optimizers == set(get_args(Optimizer.model_fields["kind"].annotation))
