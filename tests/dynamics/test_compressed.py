@@ -89,25 +89,21 @@ def test_flow_at_a_compressed_width(setting) -> None:
     np.testing.assert_allclose(found.loss, full.loss, rtol=1e-8)
 
 
-def test_smaller_widths_stay_within_the_bound(rng) -> None:
+def test_a_smaller_width_stays_within_the_bound(rng) -> None:
     form, targets, steps = weightspace.random_form(rng, 3, coupled=False), rng.standard_normal((2, 12)), 150
     # Unequal directions: little is dropped.
     weights = np.array([[0.5], [0.1], [0.02]]) * np.linalg.qr(rng.standard_normal((WIDTH, 3)))[0].T
     optimizer, closure = Optimizer(learning_rate=0.01), Closure.single(form, targets, squared_error, weights)
     full = predictions(form, targets, weights, optimizer, steps)
-    found = []
-    for width in (2, 3):
-        compression = compress(form, weights, width)
-        assert len(compression.discarded) == 4 - width
-        small = predictions(compression.form, targets, compression.weights, compressed_optimizer(optimizer, compression), steps)
-        measured = np.sqrt(((small - full) ** 2).sum((1, 2)))
-        bound = error_bound(closure, compression, optimizer, steps)
-        assert (measured <= bound).all()
-        assert measured[0] > 0.1 * bound[0]
-        found.append((measured[-1], bound[-1]))
-    assert found[1][0] < found[0][0]
-    assert found[1][1] < found[0][1]
-    assert bound[-1] < 0.5 * np.sqrt(((full[-1] - full[0]) ** 2).sum())  # a bound that says something
+    compression = compress(form, weights, 3)
+    small = predictions(compression.form, targets, compression.weights, compressed_optimizer(optimizer, compression), steps)
+    measured = np.sqrt(((small - full) ** 2).sum((1, 2)))
+    bound = error_bound(closure, compression, optimizer, steps)
+    assert (measured <= bound).all()
+    assert measured[0] > 0.1 * bound[0]
+    assert bound[-1] < 0.01 * np.sqrt(((full[-1] - full[0]) ** 2).sum())  # a bound that says something
+    with_rate_kept = predictions(compression.form, targets, compression.weights, optimizer, steps)
+    assert (np.sqrt(((with_rate_kept - full) ** 2).sum((1, 2))) > bound).any()
 
 
 def test_adam_is_refused(setting) -> None:
