@@ -58,7 +58,7 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
     except (ValueError, OSError) as error:
         raise WorkError(
             f"{results}: the analysis failed ({error}). If the store is damaged, open_study(path, verify=True) names the file; "
-            "deleting trajectories.zarr and starting the workflow again merges the shards anew."
+            "deleting trajectories.json and starting the workflow again merges the shards anew."
         ) from error
     frames = {name: _together([part[name] for part in parts]) for name in ("exponents", "plateaus", "cells")}
     frames["timings"] = timings(results)

@@ -75,7 +75,7 @@ def open_trajectories(path: Path, allow_partial: bool = False, verify: bool = Fa
     try:
         tree = xr.open_datatree(store, engine="zarr", chunks=chunks, consolidated=True)
     except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
-        raise OpenError(f"{store}: cannot be read as a zarr store ({_first_line(error)}). {_again(path)}") from error
+        raise OpenError(f"{store}: cannot be read as a zarr store ({_first_line(error)}). {_merge_again(path)}") from error
     _check_version(store, tree)
     _check_nodes(store, tree, allow_partial)
     return tree
@@ -89,6 +89,8 @@ def _store(path: Path) -> Path:
         raise OpenError(f"{path}: no such folder. Give the results folder of a study, for example results/default.")
     if (path / "zarr.json").exists():
         raise OpenError(f"{path}: this is a zarr store, not a results folder. Give the folder that holds it: {path.parent}.")
+    if (path / LISTING).exists():
+        raise OpenError(f"{store}: absent although {LISTING} lists its files. {_merge_again(path)}")
     if (path / "shards").is_dir():
         raise OpenError(f"{path}: its shards are not merged yet ({STORE} is absent). {_again(path)}")
     raise OpenError(f"{path}: not the results of a study: {STORE} is absent. Give a folder such as results/default.")
@@ -98,6 +100,11 @@ def _again(path: Path) -> str:
     return f"Start the workflow of {path} again: it merges the finished shards without training anything."
 
 
+def _merge_again(path: Path) -> str:
+    """The workflow merges when the listing is absent."""
+    return f"Delete {path / LISTING}. {_again(path)}"
+
+
 def _check_files(path: Path, store: Path, verify: bool) -> None:
     try:
         listing = json.loads((path / LISTING).read_text(encoding="utf-8"))
@@ -105,16 +112,16 @@ def _check_files(path: Path, store: Path, verify: bool) -> None:
     except FileNotFoundError:
         raise OpenError(f"{path}: {LISTING} is absent, so the merge was not finished. {_again(path)}") from None
     except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError):
-        raise OpenError(f"{path / LISTING}: damaged. Delete it. {_again(path)}") from None
+        raise OpenError(f"{path / LISTING}: damaged. {_merge_again(path)}") from None
     _compare_versions(store, version)
     for name, (size, checksum) in files.items():
         file = store / name
         if not file.is_file():
-            raise OpenError(f"{file}: absent although the store lists it. Delete {store}. {_again(path)}")
+            raise OpenError(f"{file}: absent although {LISTING} lists it. {_merge_again(path)}")
         if file.stat().st_size != size:
-            raise OpenError(f"{file}: truncated or replaced: {file.stat().st_size} bytes, {size} expected. Delete {store}. {_again(path)}")
+            raise OpenError(f"{file}: truncated or replaced: {file.stat().st_size} bytes, {size} expected. {_merge_again(path)}")
         if verify and hashlib.sha256(file.read_bytes()).hexdigest() != checksum:
-            raise OpenError(f"{file}: damaged, its checksum is not the listed one. Delete {store}. {_again(path)}")
+            raise OpenError(f"{file}: damaged, its checksum is not the listed one. {_merge_again(path)}")
 
 
 def _compare_versions(store: Path, version: object) -> None:
