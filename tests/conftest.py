@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from nqf_pipeline.models import (
     Architecture,
     Augmentation,
     BilinearSequence,
+    Custom,
     Diagonal,
     DiagonalProduct,
     FourierMLP,
@@ -62,6 +65,7 @@ SMALL: tuple[Architecture, ...] = (
     TiedAttention(width=5, inputs=4),
     BilinearSequence(width=5, rows=4, columns=3),
     Augmentation(width=5, inputs=4),
+    Custom(width=5, path=f"{Path(__file__).parent / 'models' / 'own_module.py'}:block", unit_size=7, inputs=4, outputs=2),
 )
 
 

@@ -27,9 +27,16 @@ _CAUSES = {
 
 
 @contextmanager
+def lenient() -> Iterator[None]:
+    """JAX's usual promotion of ranks and types, whatever the session asks of this project's own code."""
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@contextmanager
 def foreign(what: str) -> Iterator[None]:
     """Double precision and JAX's usual leniency for the code inside; whatever it raises becomes an InputError that names `what`."""
-    with jax.enable_x64(True), jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+    with jax.enable_x64(True), lenient():
         try:
             yield
         except InputError:

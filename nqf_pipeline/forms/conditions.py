@@ -209,7 +209,8 @@ class _Probe:
 
 def _on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled, NumPy arrays in and out."""
-    compiled = jax.jit(function)
+    # Each program runs a few times on small arrays: compiling it takes longer than running it unoptimised.
+    compiled = jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
     return lambda *arguments: jax.tree.map(np.asarray, compiled(*arguments))
 
 

@@ -7,7 +7,7 @@ parameter is z_k = |p_k|^2 with p_k the mode's vector in unit space: Z^T v_k for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,27 @@ class SingularBasis:
 
 
 @dataclass(frozen=True)
+class VisibleBasis(SingularBasis):
+    """Directions q_k of a symmetric G that data see in part: the strength is read through D_k, the visible part of q_k q_k^T.
+
+    Then a mode is learnt (strength 1) when the outputs are right, whatever G holds where no output depends on it.
+    """
+
+    readers: Float[Array, "modes rows rows"]
+
+    def strength(self, order: Array) -> Float[Array, "modes"]:
+        return (self.readers * order[None]).sum((1, 2)) / self.target
+
+    def take(self, keep: Int[Array, "kept"]) -> VisibleBasis:
+        """Some of the modes."""
+        return VisibleBasis(self.left[:, keep], self.right[:, keep], self.target[keep], self.readers[keep])
+
+    def aimed_at(self, optimum: Array) -> VisibleBasis:
+        """The same modes with strength 1 at another optimum."""
+        return replace(self, target=(self.readers * optimum[None]).sum((1, 2)))
+
+
+@dataclass(frozen=True)
 class CoordinateBasis:
     """Entries of a vector G: `index` names the watched entries (a selection when there are many)."""
 
@@ -69,4 +90,4 @@ class CoordinateBasis:
 
 
 ModeBasis = SingularBasis | CoordinateBasis
-MODE_BASES = (SingularBasis, CoordinateBasis)
+MODE_BASES = (SingularBasis, VisibleBasis, CoordinateBasis)

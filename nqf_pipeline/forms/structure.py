@@ -208,6 +208,11 @@ class SymmetricSensingStructure(SensingStructure):
 
 
 @dataclass(frozen=True)
+class ExpandedStructure(SymmetricSensingStructure):
+    """The matrices A(x) of a module, from its own derivatives. G = M, of which data may see a part only (an off-diagonal block, say)."""
+
+
+@dataclass(frozen=True)
 class DiagonalStructure(Structure):
     """f = sum_k c_k(x) G_k: commuting structures (diagonal networks, Fourier MLP). G: (features,), one output."""
 
@@ -240,5 +245,6 @@ STRUCTURES = (
     PairStructure,
     SensingStructure,
     SymmetricSensingStructure,
+    ExpandedStructure,
     DiagonalStructure,
 )

@@ -9,6 +9,7 @@ from pydantic import Field
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.models.bilinear import BilinearSequence, MatrixCompletion, TiedAttention, WordContext
 from nqf_pipeline.models.cnn import CNN
+from nqf_pipeline.models.custom import Custom
 from nqf_pipeline.models.diagonal import Diagonal, DiagonalProduct
 from nqf_pipeline.models.fourier_mlp import FourierMLP
 from nqf_pipeline.models.mixture_of_experts import MixtureOfExperts
@@ -35,7 +36,8 @@ AnyArchitecture = Annotated[
     | WordContext
     | TiedAttention
     | BilinearSequence
-    | Augmentation,
+    | Augmentation
+    | Custom,
     Field(discriminator="kind"),
 ]
 
@@ -59,6 +61,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
         TiedAttention,
         BilinearSequence,
         Augmentation,
+        Custom,
     )
 }
 
@@ -70,6 +73,7 @@ __all__ = [
     "Architecture",
     "Augmentation",
     "BilinearSequence",
+    "Custom",
     "Diagonal",
     "DiagonalProduct",
     "FourierMLP",

@@ -11,7 +11,7 @@ outputs (outputs, samples).
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lazy_loader
 import numpy as np
@@ -41,6 +41,8 @@ class Architecture(BaseModel):
     """The order parameter is positive semidefinite (one factor): modes with negative targets are never learnt."""
     whitenable: ClassVar[bool] = False
     """A linear map on the first input axis maps the linear features likewise, so they can be made white."""
+    sees_all: ClassVar[bool] = True
+    """Enough data determine every entry of G; otherwise modes are read through what the outputs see of them."""
     gaussian_inputs: ClassVar[bool] = True
     """`draw_inputs` is standard normal; otherwise inputs have a form of their own (one-hot), which no linear map keeps."""
 
@@ -50,10 +52,11 @@ class Architecture(BaseModel):
     def name(self) -> str:
         return str(getattr(self, "kind"))  # noqa: B009  (every subclass has the discriminator `kind`)
 
-    @property
-    @abstractmethod
-    def unit_size(self) -> int:
-        """Parameters of one unit, p."""
+    if TYPE_CHECKING:  # a property of most architectures and a field of users' own, which a property here would hide
+
+        @property
+        def unit_size(self) -> int:
+            """Parameters of one unit, p."""
 
     @property
     @abstractmethod
@@ -84,6 +87,14 @@ class Architecture(BaseModel):
     def degrees(self) -> int:
         """Columns of the factors: units times degeneracy (degrees of freedom of z_k(0) / sigma^2)."""
         return self.width * self.degeneracy
+
+    @property
+    def fingerprint(self) -> str:
+        """What the numbers depend on besides the fields (the contents of a file); empty when nothing."""
+        return ""
+
+    def check(self) -> None:
+        """Raise InputError when the module cannot be studied; architectures of this project all can."""
 
     def draw_inputs(self, rng: np.random.Generator, samples: int) -> Float[np.ndarray, "*input_shape samples"]:
         """Random inputs for tasks that draw their own."""

@@ -178,9 +178,7 @@ def _unstacker(shapes: list[tuple[int, ...]], target: str, shape: tuple[int, int
         axes.append(found[0])
     sizes = [math.prod(each) // width for each in shapes]
     if sum(sizes) != unit_size:
-        raise InputError(
-            f"{target}: its parameters make {sum(sizes)} numbers a unit ({sizes}), but unit_size = {unit_size}; set it to that"
-        )
+        raise InputError(f"{target}: its parameters make {sum(sizes)} numbers a unit, but unit_size = {unit_size}; set it to {sum(sizes)}")
     stops = np.cumsum([0, *sizes])
 
     def unstack(weights: Array) -> list[Array]:

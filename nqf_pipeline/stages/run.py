@@ -54,13 +54,13 @@ def begin(wish: Plan) -> Plan:
 
 
 def _stored(study: Study, folder: Path) -> dict[str, Any]:
-    """The config as the jobs read it: paths of data files are relative to the file that they stand in, which is now in `folder`."""
+    """The config as the jobs read it: paths of data and module files count from the file that they stand in, now in `folder`."""
     data = study.as_given()
     for experiment in data["experiments"].values():
-        for task in experiment["tasks"]:
-            if "path" in task:
-                paths = [task["path"]] if isinstance(task["path"], str) else task["path"]
-                task["path"] = [_from(folder, study.document.folder, Path(path).expanduser()) for path in paths]
+        for part in (*experiment["tasks"], *experiment["architectures"]):
+            if "path" in part:
+                paths = [part["path"]] if isinstance(part["path"], str) else part["path"]
+                part["path"] = [_from(folder, study.document.folder, Path(path).expanduser()) for path in paths]
     return data
 
 

@@ -35,7 +35,9 @@ class Cell(BaseModel):
     records: int = Field(default=256, ge=2, description="recorded steps, log-spaced, first and last included")
     precision: Precision = Field(default="float32", description="floating-point format of network and twin")
     fingerprint: str = Field(
-        default="", description="hash of the data file's contents, where there is one", json_schema_extra={"absent": ""}
+        default="",
+        description="hash of the contents of the data file and of the module's file, where there are any",
+        json_schema_extra={"absent": ""},
     )
 
     @model_validator(mode="after")
@@ -103,11 +105,12 @@ class Cell(BaseModel):
         return data_key(self.architecture, self.task, None if self.task.shared_data else self.seed, self.fingerprint)
 
     def problem(self) -> Problem:
-        """The data set this cell trains on. Raises ConfigError when its data file has changed since the cell was planned."""
-        if self.task.fingerprint != self.fingerprint:
+        """The data set this cell trains on. Raises ConfigError when its data or module file has changed since the cell was planned."""
+        if contents_of(self.architecture, self.task) != self.fingerprint:
+            what = " or ".join(name for name, part in (("data file", self.task), ("module's file", self.architecture)) if part.fingerprint)
             raise ConfigError(
-                f"cell {self.id}, task {self.task.name}: the data file has changed since the study was planned, so the results would "
-                "belong to another cell; plan the study again"
+                f"cell {self.id}, {self.architecture.name} on {self.task.name}: the {what} has changed since the study was planned, so the "
+                "results would belong to another cell; plan the study again"
             )
         return self.task.problem(self.architecture, self.stream("data"))
 
@@ -160,6 +163,12 @@ def _skeleton(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_skeleton(item) for item in value]
     return "real" if isinstance(value, float) else value
+
+
+def contents_of(architecture: Architecture, task: Task) -> str:
+    """Hash of the files that architecture and task read; empty where there are none."""
+    found = [part.fingerprint for part in (task, architecture) if part.fingerprint]
+    return found[0] if len(found) == 1 else digest(found, 64) if found else ""
 
 
 def data_key(architecture: Architecture, task: Task, seed: int | None, fingerprint: str = "") -> list[Any]:

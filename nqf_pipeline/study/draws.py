@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float
 
-from nqf_pipeline.study.cells import Cell
+from nqf_pipeline.study.cells import Cell, contents_of
 from nqf_pipeline.study.errors import ConfigError
 from nqf_pipeline.tasks.base import Problem
 
@@ -32,9 +32,11 @@ class _Draw:
 
 def problem_of(cell: Cell) -> Problem:
     """The cell's problem; cells with equal data and architecture share one draw."""
-    if cell.fingerprint and cell.task.fingerprint != cell.fingerprint:
+    if cell.fingerprint and contents_of(cell.architecture, cell.task) != cell.fingerprint:
+        parts = (("data file", cell.task), ("module's file", cell.architecture))
+        files = " or its ".join(f"{what} {getattr(part, 'path', '')}" for what, part in parts if part.fingerprint)
         raise ConfigError(
-            f"cell {cell.id}: its data file {getattr(cell.task, 'path', '')} has changed since the study was planned, so its results would "
+            f"cell {cell.id}: its {files} has changed since the study was planned, so its results would "
             "be stored under a wrong name; start the workflow again, which plans new cells for the new data, or restore the file"
         )
     return _problem(cell.data_id, _Draw(cell))

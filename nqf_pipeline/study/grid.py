@@ -8,16 +8,17 @@ from functools import cache, lru_cache
 from itertools import product
 from math import ceil, floor, log10, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 from threadpoolctl import threadpool_limits
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.models import Custom
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.axes import by_kind
-from nqf_pipeline.study.cells import Cell, data_key, generator
+from nqf_pipeline.study.cells import Cell, contents_of, data_key, generator
 from nqf_pipeline.study.config import Auto, Experiment, Horizon, Study, step_keys
 from nqf_pipeline.study.cost import Sizes
 from nqf_pipeline.study.messages import describe, listing
@@ -74,8 +75,9 @@ class Setting:
     @classmethod
     def of(cls, architecture: Architecture, task: Task) -> Setting:
         """Raises InputError when the architecture cannot take these data."""
+        architecture.check()
         task.check(architecture)
-        return cls(architecture, task, task.fingerprint)
+        return cls(architecture, task, contents_of(architecture, task))
 
     @property
     def label(self) -> str:
@@ -83,6 +85,7 @@ class Setting:
 
 
 Place = tuple[str | int, ...]
+Part = TypeVar("Part", bound=BaseModel)
 
 
 def combinations(experiment: Experiment, folder: Path) -> Iterator[tuple[Place, Architecture, Task, Optimizer]]:
@@ -91,12 +94,14 @@ def combinations(experiment: Experiment, folder: Path) -> Iterator[tuple[Place, 
         for architecture, task in product(architectures.choices(), tasks.choices()):
             for optimizers in experiment.optimizers:
                 for optimizer in optimizers.choices(architecture.kind):
-                    yield ("tasks", position), architecture, located(task, folder), optimizer
+                    yield ("tasks", position), located(architecture, folder), located(task, folder), optimizer
 
 
-def located(task: Task, folder: Path) -> Task:
-    """A task that reads a file, with its path counted from the folder of the config file."""
-    return task.model_copy(update={"path": str(folder / Path(task.path).expanduser())}) if isinstance(task, File) else task
+def located(part: Part, folder: Path) -> Part:
+    """An architecture or task that reads a file, with its path counted from the folder of the config file."""
+    if not isinstance(part, File | Custom):
+        return part
+    return part.model_copy(update={"path": str(folder / Path(part.path).expanduser())})  # type: ignore[return-value]  # a copy of the same
 
 
 def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, optimizer: Optimizer) -> None:

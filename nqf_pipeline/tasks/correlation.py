@@ -16,6 +16,7 @@ import numpy as np
 from nqf_pipeline.forms.modes import CoordinateBasis, ModeBasis, SingularBasis
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.tasks.visible import visible_modes
 
 Array = Any
 NEGLIGIBLE = 1e-3
@@ -27,6 +28,10 @@ def correlation_modes(architecture: Architecture, moments: Moments, count: int) 
     total = float((moments.linear * moments.optimum).sum())
     if moments.linear.ndim == 1:
         return _coordinates(architecture, moments, count, total)
+    if not architecture.sees_all:
+        found = visible_modes(moments.operator, moments.linear, moments.optimum, count)
+        drive = (found.left * (moments.linear @ found.left)).sum(0)
+        return found.take(np.flatnonzero(drive * found.target > NEGLIGIBLE * total))
     left, values, right = _pairs(architecture, moments.linear)
     target = (left * (moments.optimum @ right)).sum(0)
     keep = np.flatnonzero(values * target > NEGLIGIBLE * total)[:count]

@@ -11,6 +11,7 @@ from nqf_pipeline.forms.modes import CoordinateBasis, ModeBasis, SingularBasis
 from nqf_pipeline.forms.structure import (
     BilinearStructure,
     DiagonalStructure,
+    ExpandedStructure,
     GatedStructure,
     LinearStructure,
     PairStructure,
@@ -20,7 +21,9 @@ from nqf_pipeline.forms.structure import (
     SymmetricSensingStructure,
     SymmetricStructure,
 )
+from nqf_pipeline.tasks.base import TaskError
 from nqf_pipeline.tasks.ensembles import haar
+from nqf_pipeline.tasks.visible import visible_modes
 
 Array = Any
 
@@ -126,6 +129,24 @@ def _rows(structure: SymmetricStructure | PairStructure | SymmetricSensingStruct
     if isinstance(structure, SymmetricSensingStructure):
         return structure.matrices.shape[0]
     return len(structure.vectors if isinstance(structure, SymmetricStructure) else structure.left)
+
+
+@random_modes.register
+def _(structure: ExpandedStructure, strengths: Array, rng: np.random.Generator) -> tuple[Array, ModeBasis]:
+    """Directions that the module itself keeps apart: eigenvectors of the correlation K G_0 of random orthonormal ones.
+
+    In a feedforward module these pair one side with the other, where single random directions would mix several pairs.
+    """
+    axes = haar(_rows(structure), len(strengths), rng)
+    drive = structure.adjoint(structure.apply((axes * np.abs(strengths)) @ axes.T)) / structure.samples
+    basis = visible_modes(structure.second_moment()[1], drive, drive, len(strengths))
+    if len(basis.target) < len(strengths):
+        raise TaskError(
+            f"task teacher, strengths: the module keeps only {len(basis.target)} mode(s) of this kind apart at these inputs; give at most "
+            "that many strengths, or more samples"
+        )
+    truth = (basis.left * strengths) @ basis.left.T
+    return truth, basis.aimed_at(truth)
 
 
 @rank_limit.register

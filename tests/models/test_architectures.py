@@ -16,6 +16,7 @@ from nqf_pipeline.models import (
     Architecture,
     Augmentation,
     BilinearSequence,
+    Custom,
     Diagonal,
     DiagonalProduct,
     FourierMLP,
@@ -108,9 +109,13 @@ def augmentation(a: Augmentation, unit: np.ndarray, views: np.ndarray) -> np.nda
     return np.array([(unit @ views[:, 0] - unit @ views[:, 1]) ** 2])
 
 
+def custom(a: Custom, unit: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return unit[4:6] * np.tanh(unit[:4] @ x) * (1 + unit[6] ** 2)
+
+
 UNITS = {
     **{f.__name__: f for f in (mlp, cnn, query_key, multi_head, mixture_of_experts, phase_retrieval, diagonal, diagonal_product)},
-    **{f.__name__: f for f in (psd_sensing, matrix_sensing, tied_attention, bilinear_sequence, augmentation)},
+    **{f.__name__: f for f in (custom, psd_sensing, matrix_sensing, tied_attention, bilinear_sequence, augmentation)},
     "matrix_completion": entry,
     "word_context": entry,
 }
@@ -256,11 +261,12 @@ def test_a_single_head_is_one_head_of_query_key_attention(rng: np.random.Generat
 def test_registry_is_the_union() -> None:
     adapter = TypeAdapter(AnyArchitecture)
     for kind, cls in ARCHITECTURES.items():
-        assert type(adapter.validate_python({"kind": kind})) is cls
+        needed = {"path": "own.py:block", "unit_size": 5, "inputs": 4} if cls is Custom else {}
+        assert type(adapter.validate_python({"kind": kind, **needed})) is cls
     assert list(ARCHITECTURES) == [
         "mlp", "cnn", "query_key", "multi_head", "mixture_of_experts", "phase_retrieval", "diagonal", "fourier_mlp",
         "single_head", "diagonal_product", "psd_sensing", "matrix_sensing", "matrix_completion", "word_context", "tied_attention",
-        "bilinear_sequence", "augmentation",
+        "bilinear_sequence", "augmentation", "custom",
     ]  # fmt: skip
 
 
