@@ -115,7 +115,7 @@ def _analyse_batch(node: xr.Dataset, coordinates: pd.DataFrame, batch: Batch, se
     places = [np.searchsorted(cells, setting) for setting in batch.settings] if has_scaling(loaded, settings.window) else []
     exponents = [exponent_rows(loaded.isel(cell=p), own.iloc[p].reset_index(drop=True), settings) for p in places]
     run = np.flatnonzero(loaded["status"].to_numpy() != Status.missing)
-    plateaus = plateau_rows(loaded.isel(cell=run), own.iloc[run].reset_index(drop=True), settings.rho)
+    plateaus = plateau_rows(loaded.isel(cell=run), own.iloc[run].reset_index(drop=True), settings.rho) if len(run) else pd.DataFrame()
     return {"exponents": _together(exponents), "plateaus": plateaus, "cells": cell_rows(loaded, own)}
 
 

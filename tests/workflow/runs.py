@@ -88,7 +88,8 @@ class Workspace:
 
     def write(self, study: dict[str, Any]) -> None:
         self.config.parent.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(yaml.safe_dump(study, sort_keys=False))
+        apart = json.loads(json.dumps(study))  # no anchors for parts that two experiments share
+        self.config.write_text(yaml.safe_dump(apart, sort_keys=False))
 
     def change(self, change: Change) -> None:
         """Edit the config file."""
