@@ -220,6 +220,7 @@ def check(
     unit_size: Annotated[int | None, typer.Option(help="parameters of one unit: rows of W")] = None,
     width: Annotated[int | None, typer.Option(help="units: columns of W (default 8)")] = None,
     inputs: Annotated[str | None, typer.Option(help="entries of one input x, such as 20, or its shape, such as 20x16")] = None,
+    scaling: Annotated[bool, typer.Option(help="also how g, A and B depend on the width")] = False,
     names: Annotated[bool, typer.Option("--list", help="the architectures that can be named")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -231,7 +232,7 @@ def check(
         return
     if target is None:
         raise InputError("nqf check: name an architecture (nqf check --list) or a function of your own, file.py:function")
-    found = stage.check_target(target, unit_size, width, inputs)
+    found = stage.check_target(target, unit_size, width, inputs, scaling)
     if as_json:
         show_json(found)
         return

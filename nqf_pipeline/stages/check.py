@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -11,10 +12,11 @@ import jax
 import numpy as np
 
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.forms.calling import foreign
+from nqf_pipeline.forms.calling import Module, foreign
 from nqf_pipeline.forms.conditions import SEED, check
 from nqf_pipeline.forms.taylor import quadratic_form
 from nqf_pipeline.forms.verdict import judge
+from nqf_pipeline.forms.width import width_scaling
 from nqf_pipeline.models import ARCHITECTURES, Architecture, own
 from nqf_pipeline.study.spelling import no_such
 
@@ -29,14 +31,21 @@ def names() -> list[str]:
     return [kind for kind in ARCHITECTURES if kind != "custom"]
 
 
-def check_target(target: str, unit_size: int | None = None, width: int | None = None, inputs: str | None = None) -> dict[str, Any]:
-    """What `nqf check --json` prints."""
+def check_target(
+    target: str, unit_size: int | None = None, width: int | None = None, inputs: str | None = None, scaling: bool = False
+) -> dict[str, Any]:
+    """What `nqf check --json` prints; with `scaling` also how g, A and B depend on the width."""
     for option, value in (("--width", width), ("--unit-size", unit_size)):
         if value is not None and value < 1:
             raise InputError(f"{option} {value}: must be 1 or more, a module has at least one unit and a unit one parameter")
     if ":" in target or target.endswith(".py"):
-        return check_own(target, unit_size, width or WIDTH, inputs)
-    return check_architecture(target, width or WIDTH)
+        return check_own(target, unit_size, width or WIDTH, inputs, scaling)
+    if unit_size is not None or inputs is not None:
+        raise InputError(
+            f"nqf check {target}: --unit-size and --inputs belong to a module of your own, file.py:function; an architecture named here is "
+            "checked at its default sizes, and only --width can be given"
+        )
+    return check_architecture(target, width or WIDTH, scaling)
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
@@ -44,14 +53,26 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in ("reasons", "measured")}
 
 
-def check_architecture(kind: str, width: int = WIDTH) -> dict[str, Any]:
+def check_architecture(kind: str, width: int = WIDTH, scaling: bool = False) -> dict[str, Any]:
     """An architecture of this project, at its default sizes, against its closed form as well."""
     if kind not in names():
         raise InputError(f"{no_such('architecture', kind, names())}; a module of your own is named file.py:function")
     architecture = _reduced(ARCHITECTURES[kind](width=width))
     x = architecture.draw_inputs(np.random.default_rng(SEED), SAMPLES)
     found = check(architecture.apply, x, architecture.width, architecture.unit_size)
-    return _report(kind, found, closed_form_error(architecture, x))
+    report = _report(kind, found, closed_form_error(architecture, x))
+    if scaling:
+        if not architecture.exchangeable:
+            raise InputError(
+                f"nqf check {kind} --scaling: its inputs grow with its width, so no other width can be compared"
+            )
+        report["width_exponents"] = _exponents(lambda d: architecture.model_copy(update={"width": d}).apply, x, architecture.unit_size)
+    return report
+
+
+def _exponents(module: Callable[[int], Module], x: Any, unit_size: int) -> dict[str, Any]:
+    found = width_scaling(module, x, unit_size)
+    return {**found.exponents, "lazy": found.lazy}
 
 
 def _reduced(architecture: Architecture) -> Architecture:
@@ -59,7 +80,7 @@ def _reduced(architecture: Architecture) -> Architecture:
     return architecture.model_copy(update={"inputs": 20}) if getattr(architecture, "inputs", 0) > 100 else architecture
 
 
-def check_own(target: str, unit_size: int | None, width: int, inputs: str | None) -> dict[str, Any]:
+def check_own(target: str, unit_size: int | None, width: int, inputs: str | None, scaling: bool) -> dict[str, Any]:
     """A function apply(W, x) of a user's file, at one random input."""
     if unit_size is None or inputs is None:
         missing = [name for name, value in (("--unit-size", unit_size), ("--inputs", inputs)) if value is None]
@@ -70,7 +91,10 @@ def check_own(target: str, unit_size: int | None, width: int, inputs: str | None
     shape = input_shape(inputs)
     apply = own.load(target, (unit_size, width), shape)
     x = np.random.default_rng(SEED).standard_normal(shape)
-    return _report(target, check(apply, x, width, unit_size), None)
+    report = _report(target, check(apply, x, width, unit_size), None)
+    if scaling:
+        report["width_exponents"] = _exponents(lambda d: own.load(target, (unit_size, d), shape), x, unit_size)
+    return report
 
 
 def input_shape(text: str) -> tuple[int, ...]:

@@ -77,6 +77,12 @@ def test_a_function_of_ones_own(own: str) -> None:
     assert check_target(f"{own}:image", 4, 3, "4x5")["exactly_quadratic"]
 
 
+def test_exponents_in_the_width_on_request(own: str) -> None:
+    found = check_target(f"{own}:block", unit_size=5, inputs="4", scaling=True)["width_exponents"]
+    assert found["A"] == pytest.approx(0, abs=1e-9)
+    assert (found["g"], found["B"], found["lazy"]) == (None, None, False)
+
+
 def test_no_value_at_zero_is_a_finding(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own: str) -> None:
     code, out, _ = run(monkeypatch, capsys, f"{own}:singular", "--unit-size", "5", "--inputs", "4")
     assert code == 0
@@ -99,6 +105,8 @@ def test_no_value_at_zero_is_a_finding(monkeypatch: pytest.MonkeyPatch, capsys: 
         ("absent.py:block", ("--unit-size", "5", "--inputs", "4"), "cannot read"),
         ("{own}:block", ("--unit-size", "5", "--inputs", "4", "--width", "0"), "1 or more"),
         ("mlp", ("--width", "0"), "1 or more"),
+        ("mlp", ("--inputs", "20"), "only --width can be given"),
+        ("fourier_mlp", ("--scaling",), "inputs grow with its width"),
     ],
 )
 def test_bad_input_is_a_message(
