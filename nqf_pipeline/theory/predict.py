@@ -8,7 +8,7 @@ clock of feedforward layers whose features are correlated, with logistic invasio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from nqf_pipeline.dynamics import closed
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
-from nqf_pipeline.theory.events import event_clock
+from nqf_pipeline.theory.events import EventClock, event_clock
 from nqf_pipeline.theory.growth import log_growth
 from nqf_pipeline.theory.ignition import FRACTION, crossing
 from nqf_pipeline.theory.regime import Regime, regime
@@ -27,6 +27,7 @@ from nqf_pipeline.theory.stepping import discrete_modes
 from nqf_pipeline.theory.systems import System, entry_system, feedforward_system, sample_system
 
 Array = Any
+TIERS = frozenset({"asymptote", "event", "flow", "discrete"})
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,10 @@ class Prediction:
     tiers: dict[str, TierCurve] = field(default_factory=dict)
     plateau_loss: Float[Array, "watched"] | None = None
     """Loss on the plateau that each watched mode's ignition ends (nan: none); None without tiers."""
+    modes: System | None = None
+    """The closed modes behind asymptote, flow and discrete."""
+    events: EventClock | None = None
+    """The walk behind the event tier."""
 
     @property
     def standing(self) -> str:
@@ -79,13 +84,14 @@ class Prediction:
         return self.regime.reason
 
 
-def predict(cells: Sequence[CellInputs]) -> list[Prediction]:
-    """Predict many cells at once; the discrete tier is batched over cells with systems of equal shape."""
+def predict(cells: Sequence[CellInputs], tiers: Collection[str] = TIERS) -> list[Prediction]:
+    """Predict many cells at once, in those of the asked tiers that each admits; systems of equal shape are stepped together."""
     regimes = [regime(cell.architecture, cell.problem, cell.optimizer) for cell in cells]
     systems = {i: system(cell, found) for i, (cell, found) in enumerate(zip(cells, regimes, strict=True)) if found.closed}
-    found = discrete_modes(list(systems.values()), [cells[i].optimizer for i in systems], [cells[i].step_number for i in systems])
-    discrete = dict(zip(systems, found, strict=True))
-    return [_prediction(cell, regimes[i], systems.get(i), discrete.get(i)) for i, cell in enumerate(cells)]
+    stepped = systems if "discrete" in tiers else {}
+    found = discrete_modes(list(stepped.values()), [cells[i].optimizer for i in stepped], [cells[i].step_number for i in stepped])
+    discrete = dict(zip(stepped, found, strict=True))
+    return [_prediction(cell, regimes[i], systems.get(i), discrete.get(i), tiers) for i, cell in enumerate(cells)]
 
 
 def system(cell: CellInputs, found: Regime) -> System:
@@ -96,24 +102,24 @@ def system(cell: CellInputs, found: Regime) -> System:
     return build(cell.architecture, cell.problem, np.asarray(cell.weights, float))
 
 
-def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete: Array | None) -> Prediction:
-    if modes is None or discrete is None:
-        return _event_prediction(cell, found) if found.evented else Prediction(found)
-    time = np.asarray(cell.step_number, float) * cell.optimizer.time_scale
-    flow = _curve(cell, modes, modes.flow(time, cell.optimizer.weight_decay), _flow_ignition(cell, modes))
-    tiers = {
-        "asymptote": _asymptote(cell, modes),
-        "flow": flow,
-        "discrete": _curve(cell, modes, discrete, _discrete_ignition(cell, modes)),
-    }
-    if not found.evented:
-        return Prediction(found, tiers, _plateau_loss(cell, modes))
-    event = _event_prediction(cell, found)
-    return Prediction(found, tiers | event.tiers, event.plateau_loss)
+def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete: Array | None, asked: Collection[str]) -> Prediction:
+    curves, plateau_loss, events = {}, None, None
+    if modes is not None:
+        plateau_loss = _plateau_loss(cell, modes)
+        if "asymptote" in asked:
+            curves["asymptote"] = _asymptote(cell, modes)
+        if "flow" in asked:
+            time = np.asarray(cell.step_number, float) * cell.optimizer.time_scale
+            curves["flow"] = _curve(cell, modes, modes.flow(time, cell.optimizer.weight_decay), _flow_ignition(cell, modes))
+        if discrete is not None:
+            curves["discrete"] = _curve(cell, modes, discrete, clock_steps(cell, modes, modes.led(modes.seed)[modes.owner]))
+    if found.evented and "event" in asked:
+        events, curves["event"], plateau_loss = _event_prediction(cell)
+    return Prediction(found, curves, plateau_loss, modes, events)
 
 
-def _event_prediction(cell: CellInputs, found: Regime) -> Prediction:
-    """The event clock's curve, its ignition times and the loss on each of its plateaus."""
+def _event_prediction(cell: CellInputs) -> tuple[EventClock, TierCurve, Float[Array, "watched"]]:
+    """The event clock, its curve with ignition times, and the loss on each of its plateaus."""
     problem, basis = cell.problem, cell.problem.modes
     factors = cell.architecture.factors(np.asarray(cell.weights, float))
     clock = event_clock(problem.moments, factors, cell.optimizer, len(basis.target))
@@ -125,7 +131,7 @@ def _event_prediction(cell: CellInputs, found: Regime) -> Prediction:
     # The plateau before the first one on which the mode is at half strength or more.
     reached = np.array([basis.strength(plateau.goal) >= FRACTION for plateau in clock.plateaus])
     before = np.array([problem.moments.loss(plateau.goal) for plateau in clock.plateaus])[np.maximum(reached.argmax(0) - 1, 0)]
-    return Prediction(found, {"event": TierCurve(strength, loss, ignition)}, np.where(reached.any(0), before, np.nan))
+    return clock, TierCurve(strength, loss, ignition), np.where(reached.any(0), before, np.nan)
 
 
 def _curve(cell: CellInputs, modes: System, z: Array, late: Float[Array, "watched"]) -> TierCurve:
@@ -141,19 +147,23 @@ def _goal(modes: System) -> Float[Array, "watched"]:
     return np.divide(FRACTION, share, out=np.full_like(share, np.inf), where=share > 0)
 
 
-def _flow_ignition(cell: CellInputs, modes: System) -> Float[Array, "watched"]:
-    rate, saturation, seed = (
-        modes.led(array)[modes.owner] for array in (modes.rate - 2 * cell.optimizer.weight_decay, modes.saturation, modes.seed)
-    )
-    return closed.logistic_time(_goal(modes), rate, saturation, seed) / cell.optimizer.time_scale
+def flow_time(cell: CellInputs, modes: System, seed: Float[Array, "... watched"]) -> Float[Array, "... watched"]:
+    """Gradient-flow time at which each watched mode reaches half strength, were this the seed of the leader that owns it."""
+    rate, saturation = (modes.led(array)[modes.owner] for array in (modes.rate - 2 * cell.optimizer.weight_decay, modes.saturation))
+    return closed.logistic_time(_goal(modes), rate, saturation, seed)
 
 
-def _discrete_ignition(cell: CellInputs, modes: System) -> Float[Array, "watched"]:
-    """The flow's clock run at the exact growth per step."""
+def clock_steps(cell: CellInputs, modes: System, seed: Float[Array, "... watched"]) -> Float[Array, "... watched"]:
+    """The same in steps, with the flow's clock run at the exact growth per step."""
     rate = modes.led(modes.rate)[modes.owner]
     gain = log_growth(rate, cell.optimizer)
-    flow_gain = (rate - 2 * cell.optimizer.weight_decay) * cell.optimizer.time_scale
-    return _flow_ignition(cell, modes) * np.divide(flow_gain, gain, out=np.ones_like(gain), where=gain > 0)
+    flow_gain = rate - 2 * cell.optimizer.weight_decay
+    scale = np.divide(flow_gain, gain, out=np.full_like(gain, 1 / cell.optimizer.time_scale), where=gain > 0)
+    return flow_time(cell, modes, seed) * scale
+
+
+def _flow_ignition(cell: CellInputs, modes: System) -> Float[Array, "watched"]:
+    return flow_time(cell, modes, modes.led(modes.seed)[modes.owner]) / cell.optimizer.time_scale
 
 
 def asymptotic_steps(cell: CellInputs, modes: System) -> Float[Array, "groups"]:

@@ -18,6 +18,7 @@ from nqf_pipeline.tasks import FeaturePowerLaw, Fourier, SamplePowerLaw, Teacher
 from nqf_pipeline.theory.errors import TheoryError
 from nqf_pipeline.theory.exponents import limit_exponent, local_exponent, mean_loss_curve, missing_tail, seed_quantiles
 from nqf_pipeline.theory.predict import predict
+from nqf_pipeline.theory.systems import entry_system
 from tests.theory.weights import cell, integrate
 
 Array = Any
@@ -145,3 +146,21 @@ def test_quadrature_nodes_carry_the_moments_of_chi_squared(degrees: int) -> None
 def test_signs_have_a_single_node() -> None:
     nodes, weights = seed_quantiles(Diagonal(inputs=3))
     assert (list(nodes), list(weights)) == ([1.0], [1.0])
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 1e-4])
+@pytest.mark.parametrize("start", ["signs", "gaussian"])
+def test_the_mean_over_seeds_is_that_of_each_quantile_by_itself(start: Any, weight_decay: float) -> None:
+    """One exponential for all seeds gives what the closed form gives seed by seed, large seeds included."""
+    task, architecture = FeaturePowerLaw(modes=50, initial_profile=0.3), Diagonal(inputs=50, width=2, start=start)
+    optimizer, steps = Optimizer(learning_rate=0.2, weight_decay=weight_decay), np.array([0, 1, 10, 100, 1000, 100_000])
+    for epsilon in (1e-8, 0.5):
+        quantiles, weights = seed_quantiles(architecture)
+        problem = task.problem(architecture, np.random.default_rng(0))
+        expected = 0.0
+        for quantile, weight in zip(quantiles, weights, strict=True):
+            start_weights = np.sqrt(epsilon * quantile / 2) * np.broadcast_to(problem.initial_scale, (50, 2))
+            modes = entry_system(architecture, problem, start_weights)
+            expected = expected + weight * modes.loss(modes.flow(steps * 0.2, weight_decay))
+        found = mean_loss_curve(task, architecture, epsilon, optimizer, steps, tier="flow")
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-15)
