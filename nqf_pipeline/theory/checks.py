@@ -34,7 +34,16 @@ def largest_curvature(architecture: Architecture, moments: Moments) -> float:
     if architecture.pairing == "rowwise":
         return _entry_curvature(moments, single)
     left, right = _optimal_factors(moments.optimum, single)
-    return _symmetric_curvature(moments, left) if single else _product_curvature(moments, left, right)
+    if single:
+        return _symmetric_curvature(moments, left * np.sqrt(_fitting_multiple(moments, left)))
+    return _product_curvature(moments, left, right)
+
+
+def _fitting_multiple(moments: Moments, factor: Array) -> float:
+    """The multiple of Z Z^T that fits best: not 1 where data see M in part only, or where the optimum has a negative part."""
+    order = factor @ factor.T
+    size = float(np.sum(order * moments.act(order)))
+    return max(float(np.sum(order * moments.linear)) / size, 0.0) if size > 0 else 1.0
 
 
 def _entry_curvature(moments: Moments, single: bool) -> float:

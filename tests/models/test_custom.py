@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import yaml
 
 from nqf_pipeline import normal_form
 from nqf_pipeline.errors import InputError
@@ -20,6 +22,7 @@ from nqf_pipeline.study.errors import ConfigError
 from nqf_pipeline.study.grid import build_grid
 from nqf_pipeline.study.reading import study_from
 from nqf_pipeline.tasks import File, Teacher
+from nqf_pipeline.theory.checks import largest_curvature
 
 SAMPLES = 11
 MODULES = """
@@ -137,6 +140,8 @@ def test_a_users_file_of_data_suits_a_users_module(file: Path, tmp_path: Path, r
     assert drawn.moments.floor == pytest.approx(plain.moments.floor, abs=1e-12)
     assert len(drawn.modes.target) == len(plain.modes.target) == 2
     np.testing.assert_allclose(drawn.modes.strength(drawn.moments.optimum), np.ones(2), rtol=1e-9)
+    curvatures = [largest_curvature(a, p.moments) for a, p in ((own, drawn), (MLP(width=6, inputs=4, outputs=2), plain))]
+    assert curvatures[0] == pytest.approx(curvatures[1], rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +195,23 @@ def test_a_cell_is_named_by_the_files_contents_not_its_place(file: Path) -> None
     assert contents_of(first.architecture, first.task) != first.fingerprint
     with pytest.raises(ConfigError, match="module's file has changed"):
         first.problem()
+
+
+def test_the_page_on_own_modules_is_true(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "own_module.md").read_text()
+    code, net = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (config,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert len(config.splitlines()) <= 10
+    (tmp_path / "my_model.py").write_text(code)
+    grid = build_grid(study_from(yaml.safe_load(config), str(tmp_path / "mine.yaml")))
+    assert len(grid.cells) == 1 * 1 * 1 * 2 * 4
+    command = re.search(r"nqf check my_model.py:block --unit-size (\d+) --width (\d+) --inputs (\d+)", page)
+    (architecture,) = {cell.architecture for cell in grid.cells.values()}
+    assert command
+    assert tuple(map(int, command.groups())) == (architecture.unit_size, architecture.width, architecture.inputs)
+    pytest.importorskip("equinox")
+    (tmp_path / "other.py").write_text(net)
+    Custom(path=f"{tmp_path / 'other.py'}:net", width=32, unit_size=21, inputs=20).check()
 
 
 def test_a_refused_module_is_an_error_of_the_config(file: Path) -> None:
