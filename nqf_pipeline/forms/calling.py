@@ -58,7 +58,7 @@ def flat(apply: Module, x: Array) -> Callable[[Array], Float[Array, "outputs"]]:
     """The module at fixed inputs as a function of W alone, its outputs in one row."""
 
     def outputs(weights: Array) -> Array:
-        return jax.numpy.ravel(jax.numpy.asarray(apply(weights, x)))
+        return jax.numpy.ravel(jax.numpy.asarray(apply(weights, x), dtype=np.float64))
 
     return outputs
 
@@ -82,3 +82,8 @@ def refuse_unusable(apply: Module, x: Array, shape: tuple[int, int]) -> None:
         raise InputError(f"the module returns a {type(result).__name__}, not one array: return the outputs as one array")
     if result.dtype.kind not in "fiub" or not result.size:
         raise InputError(f"the module returns {result.dtype} of shape {result.shape}: real numbers are needed, at least one")
+    if result.dtype.kind == "f" and result.dtype.itemsize < np.dtype(np.float64).itemsize:
+        raise InputError(
+            f"the module returns {result.dtype} although it was given float64, so rounding hides every condition: leave out casts to single "
+            "precision"
+        )

@@ -6,10 +6,10 @@ unit_size is formed, so that any module can be checked. Defects are relative to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
+from itertools import combinations, pairwise
+from typing import Any, TypeVar
 
 import lazy_loader
 import numpy as np
@@ -20,6 +20,7 @@ from nqf_pipeline.forms.calling import Module, as_inputs, flat, foreign, refuse_
 from nqf_pipeline.forms.taylor import quadratic_form
 
 Array = Any
+T = TypeVar("T")
 jax = lazy_loader.load("jax")
 
 SEED = 20260813
@@ -27,7 +28,9 @@ DEFECT = 1e-9
 """Relative defects up to this are rounding."""
 SCALES = (0.5, 0.05, 0.005)
 """Standard deviations of the random weights that conditions are checked at: the first at which the module is finite."""
-DIRECTIONS, PERMUTATIONS, UNITS = 4, 8, 4
+DIRECTIONS, PERMUTATIONS = 4, 8
+MANY = 32
+"""Units, or pairs of units, that are looked at one by one."""
 STEPS = (1e-2, 1e-4, 1e-6, 1e-8)
 """Distances from the origin at which one-sided derivatives are taken."""
 JUMP = 1e-2
@@ -120,32 +123,39 @@ class _Probe:
     def draw(self, count: int = DIRECTIONS) -> Float[np.ndarray, "count unit_size width"]:
         return self.rng.standard_normal((count, *self.shape))
 
+    def some(self, choices: Sequence[T]) -> Sequence[T]:
+        """All of a few choices, or as many at random, the first and the last among them."""
+        if len(choices) <= MANY:
+            return choices
+        between = self.rng.choice(len(choices) - 2, MANY - 2, replace=False) + 1
+        return [choices[0], *(choices[int(i)] for i in sorted(between)), choices[-1]]
+
     def permutation(self, weights: Array) -> float:
         """Relabel the units, every draw by itself: one exchange of neighbours, the rest at random."""
         width = self.shape[1]
         orders = [np.roll(np.arange(width), 1), *(self.rng.permutation(width) for _ in range(PERMUTATIONS - 1))]
         values = self.value(weights)
         moved = [self.value(weights[:, :, order]) for order in orders]
-        return _relative(np.array(moved) - values, self.change(weights))
+        return _relative(np.array(moved) - values, self.change(weights), values)
 
     def sign(self, weights: Array) -> float:
         values = self.value(weights)
         flipped = [self.value(np.concatenate([-weights[:, :, :1], weights[:, :, 1:]], axis=2))]
         flipped.append(self.value(np.concatenate([weights[:, :, :-1], -weights[:, :, -1:]], axis=2)))
-        return _relative(np.array(flipped) - values, self.change(weights))
+        return _relative(np.array(flipped) - values, self.change(weights), values)
 
     def change(self, weights: Array) -> Array:
         """f(W) - f(0), or f(W) where zero weights have no value."""
         return self.value(weights) - np.nan_to_num(self.value(0 * weights), posinf=0, neginf=0)
 
     def additive(self, weights: Array, origin: Array) -> float:
-        alone = [self.value(_only(weights, unit)) - origin for unit in range(self.shape[1])]
-        values = self.value(weights) - origin
-        return _relative(np.sum(alone, axis=0) - values, values)
+        values = self.value(weights)
+        alone = sum(self.value(_only(weights, unit)) - origin for unit in range(self.shape[1]))
+        return _relative(alone - (values - origin), values - origin, values)
 
     def at_zero(self, weights: Array) -> dict[str, Any]:
         """First and second derivatives at the origin along single units, and at zero of one unit while the others are as drawn."""
-        units = range(min(UNITS, self.shape[1]))
+        units = self.some(range(self.shape[1]))
         directions = self.draw()[:, :, :1]
         zero = np.zeros_like(weights)
         one = [self.second(zero, _place(directions, unit, self.shape), _place(directions, unit, self.shape)) for unit in units]
@@ -163,12 +173,11 @@ class _Probe:
         }
 
     def _cross(self, directions: Array) -> Array:
-        """H_ij along random directions for the first pairs of neighbours, and the two ends."""
-        width = self.shape[1]
-        pairs = {(i, (i + 1) % width) for i in range(min(UNITS, width))}
+        """H_ij along random directions."""
+        pairs = self.some(list(combinations(range(self.shape[1]), 2)))
         other = self.draw()[:, :, :1]
         zero = np.zeros((len(directions), *self.shape))
-        return np.array([self.second(zero, _place(directions, i, self.shape), _place(other, j, self.shape))[1] for i, j in sorted(pairs)])
+        return np.array([self.second(zero, _place(directions, i, self.shape), _place(other, j, self.shape))[1] for i, j in pairs])
 
     def jump(self) -> int | None:
         """Order of the first one-sided derivative (value, slope, ...) that differs left and right of the origin, along random lines."""
@@ -252,9 +261,10 @@ def _only(weights: Array, unit: int) -> Array:
     return weights - _without(weights, unit)
 
 
-def _relative(gap: Array, size: Array) -> float:
-    scale = float(np.abs(size).max())
-    return float(np.abs(gap).max()) / scale if scale else float(np.abs(gap).max())
+def _relative(gap: Array, size: Array, values: Array) -> float:
+    """Largest gap over the largest size, less what rounding of the values may add."""
+    clear = max(float(np.abs(gap).max()) - NOISE * np.finfo(float).eps * float(np.abs(values).max()), 0.0)
+    return clear / (float(np.abs(size).max()) or 1.0)
 
 
 def _rounded(order: float) -> float:

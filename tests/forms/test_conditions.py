@@ -74,6 +74,16 @@ def test_one_unit_is_symmetric_and_needs_no_b() -> None:
     assert "B is needed" not in " ".join(judged.reasons)
 
 
+def test_a_large_constant_is_no_asymmetry() -> None:
+    judged = judge(check(lambda w, x: 1e9 + w[4] @ jnp.tanh(w[:4].T @ x), X, width=3, unit_size=5))
+    assert (judged.verdict, judged.even) == ("nqf", True)
+
+
+def test_the_last_of_many_units_counts() -> None:
+    judged = judge(check(lambda w, x: w[4] @ jnp.tanh(w[:4].T @ x) + w[0, -1], X, width=40, unit_size=5))
+    assert judged.verdict == "not_symmetric"
+
+
 def test_a_module_that_overflows_everywhere_is_not_evaluable() -> None:
     judged = judge(check(lambda w, x: jnp.exp(1e9 * (w**2).sum()) - 1, X, width=3, unit_size=5))
     assert judged.verdict == "not_evaluable"
@@ -99,6 +109,7 @@ def test_batches_and_single_precision_sessions_are_checked_alike() -> None:
         (lambda w, x: w.sum() * 1j, "real numbers"),
         (lambda w, x: w[:0, 0], "at least one"),
         (lambda w, x: 1 // 0, "ZeroDivisionError"),
+        (lambda w, x: w.astype(jnp.float32).sum(), "leave out casts"),
     ],
 )
 def test_what_cannot_be_called_is_bad_input(apply: object, says: str) -> None:

@@ -44,6 +44,7 @@ VIOLATORS = {
     "L1 term": Violator(lambda w, x: w[4] @ jnp.tanh(inner(w, x)) + jnp.abs(w).sum(), "not_smooth", 1, "kink"),
     "hard gate": Violator(lambda w, x: (w[4] * (inner(w, x) > 0)).sum(), "not_smooth", 1, "slopes to the left"),
     "sign of the sum": Violator(lambda w, x: jnp.sign(inner(w, x).sum()), "not_smooth", 0, "jumps"),
+    "class number": Violator(lambda w, x: jnp.argmax(inner(w, x)), "not_symmetric", 0, "jumps"),
     "max pooling": Violator(lambda w, x: (w[4] * jnp.tanh(inner(w, x))).max(), "not_smooth", 2, "max pooling"),
     "fixed bias": Violator(lambda w, x: w[4] @ jnp.tanh(inner(w, x) + 0.3), "nqf_general", 3, "bias"),
     "bias on the output": Violator(lambda w, x: w[4] @ jnp.tanh(x[:3] @ w[:3]) + w[3].sum(), "nqf_general", 4, "bias"),
