@@ -84,6 +84,6 @@ def refuse_unusable(apply: Module, x: Array, shape: tuple[int, int]) -> None:
         raise InputError(f"the module returns {result.dtype} of shape {result.shape}: real numbers are needed, at least one")
     if result.dtype.kind == "f" and result.dtype.itemsize < np.dtype(np.float64).itemsize:
         raise InputError(
-            f"the module returns {result.dtype} although it was given float64, so rounding hides every condition: leave out casts to single "
-            "precision"
+            f"the module returns {result.dtype} although it was given float64, so rounding hides the conditions: leave out casts to "
+            "single precision"
         )
