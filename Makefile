@@ -45,7 +45,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 run: env ## train, predict, analyse and report a study (CONFIG=...)
-	@$(ACTIVATE) snakemake --cores $(CORES) --configfile $(CONFIG) $(ARGS)
+	@$(ACTIVATE) nqf plan $(CONFIG) && snakemake --cores $(CORES) --configfile $(CONFIG) $(ARGS)
 	@echo "The report: results/$$(sed -n 's/^name:[[:space:]]*//p' $(CONFIG))/report.html"
 
 report: env ## rebuild tables, figures and report without training

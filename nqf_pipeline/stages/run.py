@@ -16,7 +16,7 @@ from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
 from nqf_pipeline.stages.locks import claim_run, only_one
 from nqf_pipeline.stages.provenance import git_commit, package_version, versions
-from nqf_pipeline.store.atomic import to_json, write_json
+from nqf_pipeline.store.atomic import to_json, write_bytes
 from nqf_pipeline.store.merge import MergeReport, merge
 from nqf_pipeline.store.shards import ShardError, Summary, read_record, read_shard, write_shard
 from nqf_pipeline.study.config import Study
@@ -49,7 +49,8 @@ def begin(wish: Plan) -> Plan:
     fixed = freeze(wish)
     if {shard.id for shard in fixed.shards} != {shard.id for shard in wish.shards}:
         raise InputError(f"{fixed.layout.manifest}: another run has added shards since this one was planned; start the same command again")
-    write_json(fixed.layout.study, _stored(fixed.study, fixed.layout.root))
+    stored = _stored(fixed.study, fixed.layout.root)  # in the order of the file: a cell asked for twice belongs to the first experiment
+    write_bytes(fixed.layout.study, (json.dumps(stored, allow_nan=False, indent=1, ensure_ascii=False) + "\n").encode())
     return fixed
 
 
