@@ -83,6 +83,19 @@ def test_a_shard_deleted_without_its_summary_is_trained_again(workspace: Workspa
     assert workspace.planned_jobs() == {"train": 1, "merge": 1, "analyse": 1, "figures": 1, "report": 1}
 
 
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ("cells.csv", {"analyse": 1, "figures": 1, "report": 1}),
+        ("figures/figures.json", {"figures": 1, "report": 1}),
+        ("report.html", {"report": 1}),
+    ],
+)
+def test_a_deleted_file_and_what_is_made_from_it_are_made_again(workspace: Workspace, lost: str, expected: dict[str, int]) -> None:
+    (workspace.results / lost).unlink()
+    assert workspace.planned_jobs() == expected
+
+
 def test_a_damaged_summary_is_named(workspace: Workspace) -> None:
     shard = workspace.shards[0]
     truncate(workspace.results / "shards" / f"{shard}.json")
