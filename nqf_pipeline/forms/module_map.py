@@ -15,7 +15,7 @@ from typing import Any
 
 import lazy_loader
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from nqf_pipeline.forms.calling import Module, foreign
 from nqf_pipeline.forms.dense import refuse_huge
@@ -58,16 +58,17 @@ class ModuleStructure(Structure):
         with foreign("the quadratic form of the module"):
             return np.asarray(_maps(self.module, self.shape).pulled(residual, self.inputs))
 
-    def matrices(self) -> Float[np.ndarray, "unit_size unit_size outputs samples"]:
-        """A(x) densely, for small modules."""
-        size = self.shape[0]
+    def matrices(self, rows: Int[np.ndarray, "rows"] | None = None) -> Float[np.ndarray, "rows rows outputs samples"]:
+        """A(x) densely, for small modules; of some rows of W only where the others are known not to enter."""
+        rows = np.arange(self.shape[0]) if rows is None else rows
+        size = len(rows)
         refuse_huge(
             f"A of a module with {size} parameters a unit, a matrix for every output and sample,",
             size**2 * self.offset.size,
             "use fewer samples or a smaller unit; ModuleStructure.apply and .adjoint never form it",
         )
         with foreign("the quadratic form of the module"):
-            return np.asarray(_maps(self.module, self.shape).dense(self.inputs))
+            return np.asarray(_maps(self.module, self.shape).dense(self.inputs, rows))
 
     def second_moment(self) -> tuple[Kind, Array]:
         size = self.shape[0]
@@ -102,9 +103,9 @@ def _maps(module: Module, shape: tuple[int, int]) -> _Maps:
 
     every = jax.vmap(one, in_axes=(None, -1), out_axes=-1)
 
-    def unit(vector: Array, inputs: Array) -> Array:
-        """The outputs with a single unit away from zero."""
-        return every(jax.numpy.zeros(shape, dtype=vector.dtype).at[:, 0].set(vector), inputs)
+    def unit(vector: Array, inputs: Array, rows: Array = slice(None)) -> Array:
+        """The outputs with a single unit away from zero, in some of its rows."""
+        return every(jax.numpy.zeros(shape, dtype=vector.dtype).at[rows, 0].set(vector), inputs)
 
     def curvature(vector: Array, inputs: Array) -> Array:
         """v^T A v for every output and sample."""
@@ -128,9 +129,9 @@ def _maps(module: Module, shape: tuple[int, int]) -> _Maps:
         rows = jax.lax.map(lambda row: jax.jvp(slope, (zero,), (row,))[1], jax.numpy.eye(unit_size), batch_size=AT_ONCE)
         return (rows + rows.T) / 4
 
-    def dense(inputs: Array) -> Array:
+    def dense(inputs: Array, rows: Array) -> Array:
         def single(x: Array) -> Array:
-            return jax.hessian(lambda w: unit(w, x[..., None])[:, 0])(jax.numpy.zeros(unit_size)) / 2
+            return jax.hessian(lambda part: unit(part, x[..., None], rows)[:, 0])(jax.numpy.zeros(len(rows))) / 2
 
         found = jax.lax.map(single, jax.numpy.moveaxis(inputs, -1, 0), batch_size=SAMPLES_AT_ONCE)
         return jax.numpy.transpose(found, (2, 3, 1, 0))

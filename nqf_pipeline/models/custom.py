@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 import lazy_loader
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 
 from nqf_pipeline.errors import InputError
@@ -23,7 +23,7 @@ from nqf_pipeline.models.base import Architecture
 Array = Any
 jax = lazy_loader.load("jax")
 LARGEST = 48
-"""Parameters a unit may have in a study: its second moment is a matrix over pairs of them (48^4 numbers are 42 MB), and is inverted."""
+"""Parameters of a unit that may enter at second order: the second moment is a matrix over pairs of them (48^4 numbers, 42 MB), inverted."""
 
 _WAYS_OUT = {
     "nqf_general": "a study follows modules whose quadratic form is Tr[M A] alone; subtract what a unit gives at zero weights (phi(0), the "
@@ -91,7 +91,7 @@ class Custom(Architecture):
         self.check()
         structure = ModuleStructure.of(self.module, inputs, (self.unit_size, self.width))
         rows = _active(self, self.fingerprint)
-        return ExpandedStructure(structure.offset, np.ascontiguousarray(structure.matrices()[np.ix_(rows, rows)]))
+        return ExpandedStructure(structure.offset, structure.matrices(rows))
 
 
 @lru_cache(maxsize=64)
@@ -99,12 +99,6 @@ def _approve(architecture: Custom, contents: str) -> None:
     """Raise InputError with the reason and the way out unless the module can be a study's architecture."""
     where = f"architecture custom, {architecture.path}"
     shape = (architecture.unit_size, architecture.width)
-    if architecture.unit_size > LARGEST:
-        raise InputError(
-            f"{where}: unit_size = {architecture.unit_size} is more than the {LARGEST} a study of a user's module takes (its second "
-            "moment is a matrix over pairs of parameters); use fewer inputs or outputs, or write an architecture with its own structure "
-            "(docs/extending.md). `nqf check` takes any size"
-        )
     x = _example(architecture)
     found = check(architecture.module, x, architecture.width, architecture.unit_size)
     with foreign(where):
@@ -114,12 +108,19 @@ def _approve(architecture: Custom, contents: str) -> None:
     judged = judge(found)
     if judged.verdict != "nqf":
         raise InputError(f"{where}: {judged.verdict}: {'; '.join(judged.reasons)}. {_WAYS_OUT[judged.verdict]}")
-    if not len(_active(architecture, contents)):
+    size = len(_active(architecture, contents))
+    if not size:
         raise InputError(f"{where}: its quadratic form is zero, so from small weights nothing is learnt at this order; nothing to study")
+    if size > LARGEST:
+        raise InputError(
+            f"{where}: {size} parameters of a unit enter its quadratic form, more than the {LARGEST} that a study of a user's module takes "
+            "(its second moment is a matrix over pairs of them); use fewer inputs or outputs, or write an architecture with its own "
+            "structure (docs/extending.md). `nqf check` takes any size"
+        )
 
 
 @lru_cache(maxsize=64)
-def _active(architecture: Custom, contents: str) -> Float[np.ndarray, "rows"]:
+def _active(architecture: Custom, contents: str) -> Int[np.ndarray, "rows"]:
     """Rows of W that some A(x) touches, found on random inputs."""
     rng = np.random.default_rng(SEED)
     structure = ModuleStructure.of(architecture.module, architecture.draw_inputs(rng, 8), (architecture.unit_size, architecture.width))

@@ -31,6 +31,9 @@ import jax, jax.numpy as jnp
 def block(W, x):
     return W[4:] @ jnp.tanh(W[:4].T @ x)
 
+def wide(W, x):
+    return W[-1] @ jnp.tanh(W[:-1].T @ x)
+
 def relu(W, x):
     return W[4] @ jax.nn.relu(W[:4].T @ x)
 
@@ -152,7 +155,7 @@ def test_a_users_file_of_data_suits_a_users_module(file: Path, tmp_path: Path, r
         ("by_index", {}, "nqf_distinct_units"),
         ("cubic", {}, "quadratic form is zero"),
         ("block", {"outputs": 2}, r"returns 1 number\(s\).*outputs = 2"),
-        ("block", {"unit_size": 49}, "unit_size = 49 is more than the 48"),
+        ("wide", {"unit_size": 49, "inputs": 48}, "49 parameters of a unit enter its quadratic form, more than the 48"),
         ("block", {"inputs": 5}, "the module raised TypeError"),
         ("blok", {}, "did you mean `block`"),
     ],
