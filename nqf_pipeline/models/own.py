@@ -3,7 +3,7 @@
 Loading a module runs the user's file. Three kinds are understood:
 
 - a plain function apply(W, x), W of shape (unit_size, width), x one input;
-- an Equinox module, called with x (anything callable whose leaves are arrays);
+- an Equinox or Flax nnx module, called with x (anything callable whose leaves are arrays);
 - a Flax linen module, called by its `apply`.
 
 Where parameters come as several arrays, each must have exactly one axis as long as the width: it counts the units. With that axis last,
