@@ -152,7 +152,7 @@ class EngineSettings(Strict):
     """How the work is cut into jobs. Nothing here changes a cell's identity."""
 
     lane_width: int = Field(default=4, ge=1, description="cells that one core advances together; frozen with each shard")
-    seconds_per_job: Positive = Field(default=15.0, description="work that one job is cut to, by the static cost model")
+    seconds_per_job: Positive = Field(default=30.0, description="work that one job is cut to, by the static cost model")
     workers: PositiveInt = Field(default=2, description="cores that the estimated wall time counts with (what runs is up to `--cores`)")
 
 
