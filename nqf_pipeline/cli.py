@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,6 +116,21 @@ def plan(config: Config = Path("config/config.yaml"), results: Path = Path("resu
     warnings = summary.pop("warnings")
     facts(summary)
     show_warnings(warnings)
+
+
+@app.command()
+def predict(config: Config = Path("config/config.yaml"), as_json: AsJson = False) -> None:
+    """What theory says before training: sudden or gradual, when each mode ignites, which power law. Trains and writes nothing."""
+    from nqf_pipeline.stages.predict import predict_study, table
+
+    forecasts, grid = predict_study(config)
+    if as_json:
+        show_json([forecast.document for forecast in forecasts])
+        return
+    print(table(forecasts).to_string(index=False))
+    for reason, number in Counter(f"{f.document['reason']}. {f.document['way_out']}" for f in forecasts if not f.document["tier"]).items():
+        console.print(f"- no tier for {number} cells: {reason}", markup=False, highlight=False, soft_wrap=True)
+    show_warnings(grid.warnings)
 
 
 @app.command()
@@ -240,6 +256,43 @@ def check(
     facts({name: words.get(value, value) if isinstance(value, bool | None) else value for name, value in stage.summary(found).items()})
     for reason in found["reasons"]:
         console.print(f"- {reason}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def fit(  # one option a choice
+    file: Annotated[Path, typer.Argument(help="a loss curve: CSV, JSON lines, a trainer's JSON, .npy, .npz or zarr")],
+    time: Annotated[str | None, typer.Option(help="column of times (default: found by name)")] = None,
+    loss: Annotated[str | None, typer.Option(help="column of losses (default: all that are named like one)")] = None,
+    figure: Annotated[Path | None, typer.Option(help="where the figure goes, .png or .svg (default: FILE's name .fit.png, here)")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Exponent, floor, plateaus and drops of any loss curve, with window, interval and what was found on the way."""
+    from nqf_pipeline.stages import fit as stage
+
+    stage.check_figure(figure or stage.default_figure(file))
+    found = stage.fit_file(file, time, loss)
+    if as_json:
+        show_json(stage.document(file, found))
+    else:
+        show_fit(stage.rows(found), stage.events(found))
+        for curve, note in stage.remarks(found):
+            console.print(f"- {curve + ': ' if curve else ''}{note.message} [{note.code}]", markup=False, highlight=False, soft_wrap=True)
+    if figure or not as_json:
+        path = stage.draw(file, found, figure or stage.default_figure(file))
+        (messages if as_json else console).print(f"figure: {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def show_fit(rows: list[dict[str, str]], events: list[str]) -> None:
+    """One curve as facts, several as a table; then plateaus and drops."""
+    if len(rows) == 1:
+        facts(dict(rows[0].items()))
+    else:
+        table = Table(*rows[0], box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*row.values())
+        console.print(table)
+    for event in events:
+        console.print(event, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

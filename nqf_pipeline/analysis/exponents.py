@@ -95,7 +95,7 @@ def interval(curves: Curves, where: Window, exponent: float, settings: AnalysisS
     return (exponent - half, exponent + half, "jackknife_t") if 2 * half > high - low else (low, high, method)
 
 
-def _verify(curves: Curves, where: Window, law: PowerLaw) -> None:
+def verify(curves: Curves, where: Window, law: PowerLaw) -> None:
     """Raise Unresolved where the window holds no power law."""
     if where.reason:
         raise Unresolved(where.reason)
@@ -139,7 +139,7 @@ def _row(source: str, curves: Curves, theory: Curves | None, settings: AnalysisS
         row["predicted_finite"] = _prediction(theory, where)
         row["relative_error"] = law.exponent / row["predicted_finite"] - 1
         row["ci_low"], row["ci_high"], row["ci_method"] = interval(curves, where, law.exponent, settings)
-        _verify(curves, where, law)
+        verify(curves, where, law)
     except Unresolved as finding:
         return row | {"reason": str(finding)}
     return row | {"status": "ok"}

@@ -49,9 +49,20 @@ def recursion(
 
 
 def _chunks(step_number: Int[Array, "cells records"], size: int) -> list[Int[Array, "lanes"]]:
-    """Cells with the same steps together, then those of similar length: a chunk takes as many steps as its longest lane."""
+    """Cells with the same steps together; what is left of them with those of similar length.
+
+    A chunk takes as many steps as its longest lane, at half the speed where lanes wait differently: half a chunk of its own is as good.
+    """
     order, lanes = np.lexsort(step_number.T), _lane_count(len(step_number), size)
-    return [order[start : start + lanes] for start in range(0, len(order), lanes)]
+    changes = np.flatnonzero((np.diff(step_number[order], axis=0) != 0).any(1)) + 1
+    chunks: list[Array] = []
+    left: list[Array] = []
+    for alike in np.split(order, changes):
+        for start in range(0, len(alike), lanes):
+            part = alike[start : start + lanes]
+            (chunks if 2 * len(part) >= lanes else left).append(part)
+    mixed = np.concatenate(left) if left else order[:0]
+    return chunks + [mixed[start : start + lanes] for start in range(0, len(mixed), lanes)]
 
 
 def _lane_count(cells: int, size: int) -> int:

@@ -10,6 +10,7 @@ import pytest
 from scipy.special import digamma, polygamma
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.forms.modes import SingularBasis
 from nqf_pipeline.models import MLP, Diagonal, FourierMLP
 from nqf_pipeline.tasks import FeaturePowerLaw, Fourier, Teacher
 from nqf_pipeline.theory.ignition import crossing
@@ -37,6 +38,7 @@ def simulated(inputs: CellInputs, seeds: int, steps: int) -> Array:
     draws = [architecture.factors(inputs.sigma * architecture.initial(rng)) for _ in range(seeds)]
     first, second = (np.array([draw[k] for draw in draws]) for k in (0, 1))
     moments, basis = problem.moments, problem.modes
+    assert isinstance(basis, SingularBasis)
     strength = []
     for _ in range(steps + 1):
         order = first @ second.swapaxes(1, 2)

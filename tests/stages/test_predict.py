@@ -1,0 +1,202 @@
+"""`nqf predict`: the contract, on the real command; agreement with what the workflow stores; words where theory says nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nqf_pipeline import cli
+from nqf_pipeline.analysis.exponents import Curves, estimate
+from nqf_pipeline.stages.predict import Forecast, predict_study, table
+from nqf_pipeline.stages.theory import predict_cells
+from nqf_pipeline.store.open import open_study
+from nqf_pipeline.store.schema import TIERS
+from nqf_pipeline.study.config import WindowRule
+from tests.workflow.runs import ROOT, Workspace
+
+SMOKE = ROOT / "config" / "smoke.yaml"
+CONTRACT = {
+    "regime", "standing", "tier", "sudden", "separation_ratios", "ignition_times", "ignition_steps", "ignition_quantiles",
+    "plateau_losses", "exponent_limit", "exponent_finite", "window", "curve",
+}  # fmt: skip
+COORDINATES = {"cell", "architecture", "task", "optimizer", "sigma", "epsilon", "seed", "steps"}
+
+
+Streams = tuple[int, str, str]
+
+
+def nqf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str) -> Streams:
+    """A command in this process: exit code and both streams."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("sys.argv", ["nqf", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    output = capsys.readouterr()
+    return int(ended.value.code or 0), output.out, output.err
+
+
+@pytest.fixture(scope="module")
+def smoke() -> list[Forecast]:
+    return predict_study(SMOKE)[0]
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What the command prints, read as strict JSON; it leaves no file behind."""
+    folder = tmp_path_factory.mktemp("predict")
+    command = [sys.executable, "-m", "nqf_pipeline.cli", "predict", str(SMOKE), "--json"]
+    done = subprocess.run(command, cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(folder.iterdir())
+    found: list[dict[str, Any]] = json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    return found
+
+
+def test_every_cell_keeps_the_contract(printed: list[dict[str, Any]], smoke: list[Forecast]) -> None:
+    assert [row["cell"] for row in printed] == [forecast.cell.id for forecast in smoke]
+    for row in printed:
+        assert set(row) >= CONTRACT | COORDINATES
+        assert row["sudden"] in (True, False, None)
+        if row["tier"] is None:
+            continue
+        modes = len(row["mode_number"])
+        assert row["tier"] in TIERS
+        assert {len(row[key]) for key in ("ignition_times", "ignition_steps", "ignition", "plateau_losses")} == {modes}
+        steps, times = (np.array(row[key], float) for key in ("ignition_steps", "ignition_times"))
+        if row["optimizer"] == "gd":  # momentum needs a while to gain speed, which the flow leaves out
+            late = steps > 30
+            np.testing.assert_allclose(times[late], steps[late] * row["time_scale"], rtol=0.1)
+        assert len(row["curve"]["step"]) == len(row["curve"]["loss"]) == row["records"]
+        assert row["curve"]["time"] == pytest.approx([step * row["time_scale"] for step in row["curve"]["step"]])
+
+
+def test_no_coordinate_is_hidden_by_a_prediction(smoke: list[Forecast]) -> None:
+    for forecast in smoke:
+        coordinates = forecast.cell.coordinates()
+        assert {name: forecast.document[name] for name in coordinates} == pytest.approx(coordinates, nan_ok=True)
+
+
+def test_cells_without_a_tier_say_why_and_what_to_do(printed: list[dict[str, Any]]) -> None:
+    silent = [row for row in printed if row["tier"] is None]
+    assert {row["optimizer"] for row in silent} == {"adam"}
+    for row in silent:
+        assert "adam leaves the linear span" in row["reason"]
+        assert "gd, sgd and momentum can be predicted" in row["way_out"]
+        assert row["sudden"] is None
+        assert row["curve"] is None
+        assert row["ignition_steps"] == []
+        assert row["exponent_reason"]
+
+
+def test_small_weights_make_learning_sudden(smoke: list[Forecast]) -> None:
+    """The same layers at three sigmas: separations grow as weights shrink, until a plateau precedes both steps."""
+    ratios = {}
+    for forecast in smoke:
+        cell, row = forecast.cell, forecast.document
+        if cell.experiment == "tracks" and cell.optimizer.kind == "gd" and cell.seed == 0:
+            ratios[cell.sigma] = row["separation_ratios"]
+            assert row["sudden"] == (cell.sigma < 0.005)
+            assert row["sudden_limit"]
+            # sigma = 0.001 lies below the crossover, the others above it.
+            assert (np.log10(cell.epsilon) < row["sudden_below_log10_epsilon"]) == row["sudden"]
+    for step in range(2):
+        assert ratios[0.001][step] > ratios[0.01][step] > ratios[0.2][step]
+
+
+def test_quantiles_hold_their_freedom_and_signs_have_none(smoke: list[Forecast]) -> None:
+    for forecast in smoke:
+        row, quantiles = forecast.document, forecast.document["ignition_quantiles"]
+        if row["tier"] != "discrete":
+            assert quantiles is None
+            continue
+        expected = {"mlp": [16, 15], "multi_head": [8, 7], "fourier_mlp": [1], "diagonal": [1]}[row["architecture"]]
+        assert quantiles["freedom"][: len(expected)] == expected
+        low, middle, high = (np.array(quantiles[key]) for key in ("q05", "q50", "q95"))
+        if row["architecture"] == "diagonal":
+            np.testing.assert_allclose(low, row["ignition_steps"], rtol=1e-9)
+            np.testing.assert_allclose(high, low, rtol=1e-9)
+        else:
+            assert np.all((low <= middle) & (middle <= high))
+
+
+def test_the_exponent_is_the_analysis_own_fit_of_the_stored_expected_curve(smoke: list[Forecast]) -> None:
+    law = [forecast for forecast in smoke if forecast.cell.experiment == "feature_law"]
+    assert len(law) == 4
+    for forecast in law:
+        dataset = predict_cells([forecast.cell])
+        steps, scale = forecast.cell.step_grid(), forecast.cell.time_scale
+        ignition = dataset["theory_ignition"].sel(tier="discrete").to_numpy()
+        curves = Curves(
+            steps[1:] * scale,
+            dataset["expected_loss"].to_numpy()[:, 1:],
+            np.zeros(1),
+            np.where(ignition <= steps[-1], ignition, np.nan) * scale,
+            np.array(forecast.document["mode_number"]),
+        )
+        fitted, where = estimate(curves, WindowRule())
+        assert forecast.document["exponent_finite"] == pytest.approx(fitted.exponent, rel=1e-9)
+        assert (forecast.document["window"]["start"], forecast.document["window"]["end"]) == pytest.approx((where.start, where.end))
+        assert forecast.document["exponent_status"] == "ok"
+        # Steeper than the limit: 200 modes, of which the window takes a tenth.
+        assert forecast.document["exponent_limit"] < fitted.exponent < 1.4 * forecast.document["exponent_limit"]
+
+
+def test_seeds_share_exponents_and_differ_by_their_draw(smoke: list[Forecast]) -> None:
+    seeds = [f.document for f in smoke if f.cell.experiment == "fourier" and f.document["theta"] == 0.0]
+    assert len(seeds) == 2
+    assert seeds[0]["exponent_finite"] == seeds[1]["exponent_finite"]
+    assert seeds[0]["ignition_steps"] != seeds[1]["ignition_steps"]
+    np.testing.assert_allclose(seeds[0]["ignition_quantiles"]["mean"], seeds[1]["ignition_quantiles"]["mean"], rtol=0.02)
+
+
+def test_predictions_are_those_that_the_workflow_stores(finished: Workspace) -> None:
+    forecasts = {forecast.cell.id: forecast.document for forecast in predict_study(finished.config)[0]}
+    compared = 0
+    for node in open_study(finished.results).trajectories.children.values():
+        dataset = node.to_dataset().compute()
+        for cell in dataset["cell"].values:
+            row, stored = forecasts.pop(str(cell)), dataset.sel(cell=cell)
+            assert (row["regime"], row["standing"]) == (str(stored["regime"].values), str(stored["standing"].values))
+            if row["tier"] is None:
+                assert "theory_loss" not in stored or np.isnan(stored["theory_loss"]).all()
+                continue
+            tier = stored.sel(tier=row["tier"])
+            np.testing.assert_allclose(row["ignition_steps"], tier["theory_ignition"], rtol=1e-9)
+            np.testing.assert_allclose(row["curve"]["loss"], tier["theory_loss"], rtol=1e-9)
+            np.testing.assert_array_equal(row["curve"]["step"], stored["step_number"])
+            np.testing.assert_allclose(row["curve"]["time"], stored["time"], rtol=1e-12)
+            compared += 1
+    assert not forecasts
+    assert compared >= 6
+
+
+def test_the_table_has_a_row_for_each_setting(smoke: list[Forecast]) -> None:
+    rows = table(smoke)
+    assert rows["seeds"].sum() == len(smoke)
+    assert set(rows["sudden"]) <= {"yes", "no", "-", "1/2"}
+    assert "feature_power_law alpha1=1.5" in set(rows["task"])
+    assert (rows.loc[rows["optimizer"] == "adam", "ignition steps"] == "-").all()
+
+
+def test_people_read_a_table_and_the_reason_for_its_gaps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, _ = nqf(monkeypatch, capsys, tmp_path, "predict", str(SMOKE))
+    assert code == 0
+    assert "whitened_feedforward" in out
+    assert "no tier for 6 cells: adam leaves the linear span" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_input_names_file_and_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(SMOKE.read_text().replace("sigma: [0.2, 0.01, 0.001]", "sigmas: [0.2]"))
+    code, out, err = nqf(monkeypatch, capsys, tmp_path, "predict", "bad.yaml", "--json")
+    assert (code, out) == (2, "")
+    assert "bad.yaml" in err
+    assert "sigmas" in err
