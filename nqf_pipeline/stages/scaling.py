@@ -17,8 +17,9 @@ from nqf_pipeline.theory.predict import CellInputs, Prediction
 
 def scaling(cells: Sequence[Cell], inputs: Sequence[CellInputs], found: Sequence[Prediction], rule: WindowRule) -> dict[str, Any]:
     """Exponents of one setting; `cells` are its seeds. Times are gradient-flow times."""
+    outside = found[0].standing == "outside"
     row: dict[str, Any] = {
-        "exponent_limit": limit_exponent(cells[0].task),
+        "exponent_limit": float("nan") if outside else limit_exponent(cells[0].task),
         "exponent_finite": float("nan"),
         "exponent_status": "not_resolved",
         "exponent_reason": "",

@@ -13,6 +13,7 @@ import pytest
 
 from nqf_pipeline import cli
 from nqf_pipeline.analysis.exponents import Curves, estimate
+from nqf_pipeline.stages import predict as stage
 from nqf_pipeline.stages.predict import Forecast, predict_study, table
 from nqf_pipeline.stages.theory import predict_cells
 from nqf_pipeline.store.open import open_study
@@ -92,6 +93,31 @@ def test_cells_without_a_tier_say_why_and_what_to_do(printed: list[dict[str, Any
         assert row["curve"] is None
         assert row["ignition_steps"] == []
         assert row["exponent_reason"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "task", "optimizer", "says"),
+    [
+        ("{kind: mlp, inputs: 4, outputs: 2, width: 3, activation: relu}", "{kind: teacher, strengths: [1.0]}", "gd", "smooth at zero"),
+        ("{kind: phase_retrieval, inputs: 4, width: 3}", "{kind: teacher, strengths: [1.0]}", "gd", "integrates the twin"),
+        ("{kind: mlp, inputs: 4, outputs: 2, width: 3}", "{kind: teacher, samples: 8, strengths: [1.0]}", "decay", "inputs: white"),
+        ("{kind: diagonal, inputs: 9}", "{kind: feature_power_law, modes: 9}", "adam", "gd, sgd and momentum"),
+    ],
+    ids=["relu", "one_factor", "decay", "adam"],
+)
+def test_the_way_out_fits_the_reason(tmp_path: Path, architecture: str, task: str, optimizer: str, says: str) -> None:
+    line = "{kind: gd, learning_rate: 0.05, weight_decay: 0.01}" if optimizer == "decay" else f"{{kind: {optimizer}, learning_rate: 0.05}}"
+    experiment = (
+        f"{{architectures: [{architecture}], tasks: [{task}], optimizers: [{line}], sigma: 0.01, seeds: 1, steps: 300, records: 16}}"
+    )
+    (tmp_path / "one.yaml").write_text(f"name: one\nexperiments: {{only: {experiment}}}\n")
+    ((forecast,), _) = predict_study(tmp_path / "one.yaml")
+    row = forecast.document
+    assert row["tier"] is None
+    assert row["reason"]
+    assert says in row["way_out"]
+    # A limit that holds for descent is no prediction for other optimizers.
+    assert np.isnan(row["exponent_limit"])
 
 
 def test_small_weights_make_learning_sudden(smoke: list[Forecast]) -> None:
@@ -174,6 +200,21 @@ def test_predictions_are_those_that_the_workflow_stores(finished: Workspace) -> 
             compared += 1
     assert not forecasts
     assert compared >= 6
+
+
+def test_cells_are_predicted_in_parts_as_at_once(smoke: list[Forecast], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few cells go together, a setting keeps its seeds and every cell is there once, in order."""
+    monkeypatch.setattr(stage, "TOGETHER", 3)
+    cells = [forecast.cell for forecast in smoke]
+    parts = list(stage.batches(cells))
+    assert sorted(cell.id for batch in parts for seeds in batch for cell in seeds) == sorted(cell.id for cell in cells)
+    assert all(len({stage.setting(cell) for cell in seeds}) == 1 for batch in parts for seeds in batch)
+    assert max(sum(map(len, batch)) for batch in parts) <= 3
+    for forecast, whole in zip(predict_study(SMOKE)[0], smoke, strict=True):
+        assert forecast.cell == whole.cell
+        for key in ("ignition_steps", "plateau_losses", "separation_ratios"):
+            np.testing.assert_allclose(forecast.document[key], whole.document[key], rtol=1e-9)
+        assert forecast.document["exponent_finite"] == pytest.approx(whole.document["exponent_finite"], nan_ok=True)
 
 
 def test_the_table_has_a_row_for_each_setting(smoke: list[Forecast]) -> None:
