@@ -3,8 +3,9 @@
 A logistic mode of growth rate r needs ln 81 / r from 10 to 90 % of its plateau (the clock of theory section 4 at rho = 0.9 and 0.1), at any
 seed, while the waiting times before and between steps grow as ln(1/epsilon). The *separation* of a step from the one before it is the
 distance of their half-saturations over the mean of their two widths, the way chromatography measures resolution; the start of training is
-an event of width zero. Above 1 the earlier mode has passed 90 % before the later one passes 10 %: there is a plateau between them. Learning
-is called sudden when a plateau precedes more than half of the steps. As epsilon -> 0 every step between unequal rates is separated.
+an event of width zero. Above 1 the earlier mode has passed 90 % before the later one passes 10 %: a plateau lies between them. (Halfway
+between two steps alike the fall has slowed down to 69 % at 1, and not at all at 0.6, the Sparrow limit.) Learning is called sudden when a
+plateau precedes more than half of the steps. As epsilon -> 0 every step between unequal rates is separated.
 
 Times and rates may be in any unit, as long as it is the same one.
 """

@@ -41,6 +41,15 @@ def test_a_separation_above_one_is_a_plateau_of_the_curve(ratio: float, epsilon:
     assert (strength > 0.9) == (apart > 1) or abs(apart - 1) < 1e-9
 
 
+@pytest.mark.parametrize(("apart", "slope"), [(1.0, 0.69), (0.6, 1.0), (2.0, 0.1)])
+def test_between_two_steps_alike_the_fall_slows_down(apart: float, slope: float) -> None:
+    """Slope halfway between two logistic steps, relative to the steepest one: none at a separation of 0.6, the Sparrow limit."""
+    time = np.linspace(-30, 30, 60_001)
+    total = sum(logistic(time + 30, 1.0, 1.0, 1 / (1 + np.exp(30 + shift))) for shift in (-apart * RISE / 2, apart * RISE / 2))
+    fall = np.gradient(total, time)
+    assert fall[30_000] / fall.max() == pytest.approx(slope, abs=0.01)
+
+
 @given(epsilon=st.floats(1e-12, 1e-3), log_factor=st.floats(1, 20))
 def test_separations_grow_as_the_logarithm_of_epsilon(epsilon: float, log_factor: float) -> None:
     """Straight lines in ln(1/epsilon), with the slope of the limit."""
