@@ -161,21 +161,26 @@ class CellForecast:
         events = self.prediction.events
         if self.prediction.modes is not None:
             rate, full, seed = self._logistic
-            with np.errstate(divide="ignore"):
-                return verdict(half_time(np.log(seed) - np.log(full), rate), rate, end)
+            return verdict(half_time(np.log(seed) - np.log(full), rate), rate, end)
         if events is not None:
             return verdict(events.step * self._scale, np.array([invader.rate for invader in events.invaders]), end)
         return None
 
     @cached_property
-    def _logistic(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(rate, z(inf), z(0)) of every mode that grows, watched or not."""
+    def _grows(self) -> np.ndarray:
+        """Modes, watched or not, that ever ignite."""
         modes = self.prediction.modes
         assert modes is not None
-        rate, saturation, seed = (modes.led(array) for array in (modes.rate, modes.saturation, modes.seed))
+        return (modes.led(modes.rate) > 2 * self.cell.optimizer.weight_decay) & (modes.led(modes.seed) > 0)
+
+    @cached_property
+    def _logistic(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(rate, z(inf), z(0)) of the modes that grow."""
+        modes = self.prediction.modes
+        assert modes is not None
+        rate, saturation, seed = (modes.led(array)[self._grows] for array in (modes.rate, modes.saturation, modes.seed))
         rate = rate - 2 * self.cell.optimizer.weight_decay
-        grows = (rate > 0) & (seed > 0)
-        return rate[grows], (rate / np.where(grows, saturation, 1))[grows], seed[grows]
+        return rate, rate / saturation, seed
 
     def _crossover(self) -> tuple[bool | None, float | None]:
         """(verdict for epsilon -> 0, ln of the epsilon below which learning is sudden) at expected seeds; nothing is known of events."""
@@ -183,8 +188,7 @@ class CellForecast:
         if modes is None:
             return None, None
         rate, full, _ = self._logistic
-        grows = (modes.led(modes.rate) > 2 * self.cell.optimizer.weight_decay) & (modes.led(modes.seed) > 0)
-        typical = expected_seed(self.cell, self.prediction.regime, modes)[grows]
+        typical = expected_seed(self.cell, self.prediction.regime, modes)[self._grows]
         return sudden_in_the_limit(rate), sudden_below(rate, np.log(typical / self.cell.epsilon / full))
 
     def _curve(self) -> Document | None:
