@@ -14,7 +14,7 @@ import pytest
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.store.open import open_study
-from tests.workflow.runs import NOTHING, SHARDS, Workspace, jobs, new, said
+from tests.workflow.runs import SHARDS, Workspace, jobs, new, said
 
 Damage = Callable[[Path], None]
 
@@ -46,8 +46,15 @@ def refused(done: subprocess.CompletedProcess[str], *words: str) -> str:
 # ---- shards and store
 
 
-@pytest.mark.parametrize("damage", [truncate, flip_a_bit])
-@pytest.mark.parametrize("folder", ["shards", "theory"])
+@pytest.mark.parametrize(
+    ("folder", "damage"),
+    [
+        ("shards", truncate),
+        ("theory", flip_a_bit),
+        pytest.param("shards", flip_a_bit, marks=pytest.mark.faults),
+        pytest.param("theory", truncate, marks=pytest.mark.faults),
+    ],
+)
 def test_a_damaged_shard_is_found_by_the_merge_and_made_anew(workspace: Workspace, damage: Damage, folder: str) -> None:
     shard = workspace.shards[0]
     path = workspace.results / folder / f"{shard}.zarr.zip"
@@ -105,7 +112,7 @@ def test_a_damaged_summary_is_named(workspace: Workspace) -> None:
 
 def test_half_written_files_of_a_killed_job_are_replaced(workspace: Workspace, finished: Workspace) -> None:
     shard = workspace.shards[0]
-    for name in (f"shards/.{shard}.zarr.zip.tmp", f"theory/.{shard}.json.tmp", ".study.json.tmp", ".cells.parquet.tmp"):
+    for name in (f"shards/.{shard}.zarr.zip.tmp", f"theory/.{shard}.json.tmp", ".study.json.tmp"):
         (workspace.results / name).write_bytes(b"half a")
     for name in (".trajectories.zarr.tmp", ".trajectories.zarr.old"):
         (workspace.results / name).mkdir()
@@ -113,7 +120,7 @@ def test_half_written_files_of_a_killed_job_are_replaced(workspace: Workspace, f
     for kind in ("zarr.zip", "json"):
         (workspace.results / "shards" / f"{shard}.{kind}").unlink()
         (workspace.results / "theory" / f"{shard}.{kind}").unlink()
-    workspace.finish()
+    workspace.finish("--until", "merge")
     assert workspace.lasting() == finished.lasting()
     assert not [path for path in workspace.results.rglob("*") if path.suffix in (".tmp", ".old")]
 
@@ -168,7 +175,6 @@ def test_a_manifest_that_cannot_be_trusted_stops_everything(
     edit_lines(workspace.results / "manifest.jsonl", edit)
     before = workspace.files()
     refused(workspace.nqf("plan", "config/tiny.yaml"), words)
-    refused(workspace.nqf("status", "results/tiny"), words)
     refused(workspace.snakemake(), words)
     assert workspace.files() == before
 
@@ -180,10 +186,9 @@ def test_a_last_manifest_line_cut_by_a_kill_costs_nothing(workspace: Workspace) 
     manifest.write_bytes(whole[:-50])
     found = json.loads(workspace.nqf("plan", "config/tiny.yaml", "--json").stdout)
     assert (found["new"], found["to_run"], found["shards"]) == (1, 0, SHARDS)
-    workspace.change(lambda study: study["report"].update(dpi=70))
-    assert jobs(workspace.finish()) == {"figures": 1, "report": 1}
-    assert manifest.read_bytes() == whole
-    assert NOTHING in workspace.finish()
+    workspace.change(lambda study: study["experiments"].update(other=study["experiments"].pop("wild")))
+    assert jobs(workspace.finish("--until", "merge")) == {"merge": 1}
+    assert manifest.read_bytes().replace(b'"experiment":"other"', b'"experiment":"wild"') == whole
 
 
 def test_a_renamed_results_folder_is_refused(workspace: Workspace) -> None:
