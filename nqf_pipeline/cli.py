@@ -259,7 +259,7 @@ def check(
 
 
 @app.command()
-def fit(  # one option a choice
+def fit(
     file: Annotated[Path, typer.Argument(help="a loss curve: CSV, JSON lines, a trainer's JSON, .npy, .npz or zarr")],
     time: Annotated[str | None, typer.Option(help="column of times (default: found by name)")] = None,
     loss: Annotated[str | None, typer.Option(help="column of losses (default: all that are named like one)")] = None,
@@ -274,7 +274,7 @@ def fit(  # one option a choice
     if as_json:
         show_json(stage.document(file, found))
     else:
-        show_fit(stage.rows(found), stage.events(found))
+        show_fit(stage.rows(found), [*stage.reasons(found), *stage.events(found)])
         for curve, note in stage.remarks(found):
             console.print(f"- {curve + ': ' if curve else ''}{note.message} [{note.code}]", markup=False, highlight=False, soft_wrap=True)
     if figure or not as_json:
@@ -282,17 +282,19 @@ def fit(  # one option a choice
         (messages if as_json else console).print(f"figure: {path}", markup=False, highlight=False, soft_wrap=True)
 
 
-def show_fit(rows: list[dict[str, str]], events: list[str]) -> None:
-    """One curve as facts, several as a table; then plateaus and drops."""
+def show_fit(rows: list[dict[str, str]], lines: list[str]) -> None:
+    """One curve as facts, several as a table; then reasons, plateaus and drops."""
     if len(rows) == 1:
-        facts(dict(rows[0].items()))
+        facts(dict(rows[0]))
     else:
-        table = Table(*rows[0], box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
+        for name in rows[0]:
+            table.add_column(name, overflow="fold")
         for row in rows:
             table.add_row(*row.values())
         console.print(table)
-    for event in events:
-        console.print(event, markup=False, highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

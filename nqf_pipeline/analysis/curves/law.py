@@ -1,0 +1,111 @@
+"""Exponent, floor and window of a curve with an interval that repeats the whole procedure on resampled curves.
+
+A resampled curve is the smooth part (the fitted law in the window, straight pieces of log-log outside) times blocks of residuals drawn
+with replacement, long enough to keep correlation in time, each in units of its bin's noise (early bins hold few records); window and fit
+are then found anew. The interval is the exponent plus and minus Student's quantile (degrees of freedom: blocks in the window less the
+three parameters) times the deviation of the resampled exponents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import t as student
+
+from nqf_pipeline.analysis.curves.bins import Binned
+from nqf_pipeline.analysis.curves.scan import Found, scan
+from nqf_pipeline.analysis.powerlaw import PowerLaw, fit
+from nqf_pipeline.analysis.windows import Unresolved, Window
+
+RESAMPLED = 100
+"""Resampled curves."""
+CONFIDENCE = 0.95
+BLOCK = 4
+"""Bins in a block: bins hold many records, so most correlation is inside them already."""
+STABLE = 0.5
+"""Share of the resampled curves in which a window must be found again."""
+WIDE = 0.5
+"""Half width of an interval over the exponent, beyond which nothing is resolved."""
+ABOVE = 0.5
+"""Decades of the window in which the power law has to be larger than its floor."""
+SEED = 20260813
+
+
+@dataclass(frozen=True)
+class Law:
+    """A power law with floor, in the units of the file."""
+
+    exponent: float
+    low: float
+    high: float
+    window: Window
+    floor: float
+    amplitude: float
+    residual: float
+
+    def __call__(self, time: Float[np.ndarray, "points"]) -> Float[np.ndarray, "points"]:
+        return self.amplitude * time**-self.exponent + self.floor
+
+
+def law(curve: Binned, confidence: float = CONFIDENCE) -> Law:
+    """The law of a stretch that falls; raises Unresolved."""
+    found = scan(curve)
+    fitted = _fitted(curve, found)
+    above = _decades_above_floor(fitted, found.window)
+    if above < ABOVE:
+        raise Unresolved(f"too few decades: the law exceeds its floor ({fitted.floor:.3g}) for {above:.2f}, at least {ABOVE:g} are needed")
+    low, high = _interval(curve, found, fitted, confidence)
+    if high - low > 2 * WIDE * fitted.exponent:
+        raise Unresolved(f"not determined: exponent {fitted.exponent:.2f}, but the {confidence:.0%} interval is {low:.2f} to {high:.2f}")
+    return Law(fitted.exponent, low, high, found.window, fitted.floor, fitted.amplitude, fitted.residual)
+
+
+def _decades_above_floor(fitted: PowerLaw, window: Window) -> float:
+    """Beyond, the exponent hangs on the floor that was fitted with it."""
+    if fitted.floor <= 0:
+        return window.decades
+    crossing = (np.log(fitted.amplitude) - np.log(fitted.floor)) / fitted.exponent
+    return float(min(crossing, np.log(window.end)) - np.log(window.start)) / float(np.log(10))
+
+
+def _fitted(curve: Binned, found: Found) -> PowerLaw:
+    part = curve.part(found.first, found.last)
+    return fit(part.time, part.loss, None)
+
+
+def _interval(curve: Binned, found: Found, fitted: PowerLaw, confidence: float) -> tuple[float, float]:
+    smooth = _smooth(curve, found, fitted)
+    inside = ((curve.y - smooth) / curve.error)[found.first : found.last]
+    free = len(inside) - 3
+    rng = np.random.default_rng(SEED)
+    exponents = []
+    for _ in range(RESAMPLED):
+        noise = curve.error * _blocks(inside, len(curve.x), rng) * np.sqrt(len(inside) / free)
+        try:
+            again = Binned(curve.x, smooth + noise, curve.error)
+            exponents.append(_fitted(again, scan(again)).exponent)
+        except Unresolved:
+            continue
+    if len(exponents) < STABLE * RESAMPLED:
+        raise Unresolved(f"hangs on single records: a window is found in {len(exponents)} of {RESAMPLED} resampled curves only")
+    blocks = max(2.0, free / BLOCK)
+    half = float(student.ppf(0.5 + confidence / 2, blocks)) * float(np.std(exponents, ddof=1))
+    return fitted.exponent - half, fitted.exponent + half
+
+
+def _smooth(curve: Binned, found: Found, fitted: PowerLaw) -> Float[np.ndarray, "bins"]:
+    """The law inside the window; outside, the law times the running mean of what it misses."""
+    shape = np.log(fitted(curve.time))
+    gap = curve.y - shape
+    kernel = np.ones(5)
+    mean = np.convolve(gap, kernel, "same") / np.convolve(np.ones(len(gap)), kernel, "same")
+    mean[found.first : found.last] = 0.0
+    return shape + mean
+
+
+def _blocks(residual: Float[np.ndarray, "window"], count: int, rng: np.random.Generator) -> Float[np.ndarray, "bins"]:
+    """So many residuals in blocks drawn from all places (circular)."""
+    starts = rng.integers(len(residual), size=-(-count // BLOCK))
+    return np.asarray(residual[(starts[:, None] + np.arange(BLOCK)).ravel()[:count] % len(residual)])
