@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,19 @@ from nqf_pipeline.stages.locks import running_since
 from nqf_pipeline.stages.run import recorded_plan
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.shards import read_record
+
+LITTLE = 2**20
+"""Bytes; with less the logs that would say why a job failed may be lost too."""
+
+
+def hints(results: Path) -> list[str]:
+    """What a failed workflow may have failed from, where its jobs could not say it themselves."""
+    free = shutil.disk_usage(results).free
+    full = (
+        f"{results}: no space left on its disk ({free:,} bytes are free), so jobs could write neither results nor logs. Finished work is "
+        "untouched: free some space and start the same command again."
+    )
+    return [full] if free < LITTLE else []
 
 
 def study_status(results: Path) -> dict[str, Any]:
