@@ -18,7 +18,8 @@ from jaxtyping import Float, Int
 Array = Any
 CHUNK = 4096
 """Amplitudes advanced together: they and their momenta stay in the first-level cache (fastest of 1024 to 65536)."""
-MOST_LANES = 256
+FEWEST_LANES, MOST_LANES = 64, 256
+"""Small systems fill up to the same number of lanes, so that few programs are compiled: a step of any of them takes as long."""
 
 
 def recursion(
@@ -68,7 +69,7 @@ def _chunks(step_number: Int[Array, "cells records"], size: int) -> list[Int[Arr
 def _lane_count(cells: int, size: int) -> int:
     """A power of two, so that few programs are compiled."""
     most = max(1, min(MOST_LANES, CHUNK // size))
-    return min(1 << (cells - 1).bit_length(), 1 << (most.bit_length() - 1))
+    return min(1 << (max(cells, FEWEST_LANES) - 1).bit_length(), 1 << (most.bit_length() - 1))
 
 
 @partial(jax.jit, static_argnames="alike")
