@@ -63,9 +63,7 @@ def check_architecture(kind: str, width: int = WIDTH, scaling: bool = False) -> 
     report = _report(kind, found, closed_form_error(architecture, x))
     if scaling:
         if not architecture.exchangeable:
-            raise InputError(
-                f"nqf check {kind} --scaling: its inputs grow with its width, so no other width can be compared"
-            )
+            raise InputError(f"nqf check {kind} --scaling: its inputs grow with its width, so no other width can be compared")
         report["width_exponents"] = _exponents(lambda d: architecture.model_copy(update={"width": d}).apply, x, architecture.unit_size)
     return report
 
