@@ -19,7 +19,7 @@ PANELS = 8
 """Curves shown; the table has all."""
 LAW, PLATEAU, DROP = "#d55e00", "#0173b2", "#029e73"
 DROP_LINES: dict[str, Any] = {"drop": "--", "unfinished": (0, (6, 4)), "epoch_boundary": ":"}
-WIDE = 54
+WIDE = 52
 """Letters in a line of a panel's title."""
 
 

@@ -23,8 +23,11 @@ def described(time: np.ndarray, loss: np.ndarray, epoch: np.ndarray | None = Non
     return found
 
 
-@pytest.mark.parametrize(("exponent", "floor"), [(0.3, 0.0), (0.7, 0.01), (1.5, 1e-4)])
-@pytest.mark.parametrize("time", [LOG, LINEAR], ids=["log", "linear"])
+@pytest.mark.parametrize(
+    ("time", "exponent", "floor"),
+    [(LOG, 0.3, 0.0), (LOG, 1.5, 1e-4), (LINEAR, 0.7, 0.01)],
+    ids=["log", "log_steep", "linear"],
+)
 def test_exponent_and_floor_of_a_power_law(time, exponent, floor):
     found = described(time, power_law(time, exponent, floor, 0.0, "white", np.random.default_rng(0)))
     assert found.status == "ok"
@@ -40,12 +43,12 @@ def test_exponent_and_floor_of_a_power_law(time, exponent, floor):
     ids=["white", "autocorrelated"],
 )
 def test_interval_covers_the_truth(kind, time, sigma):
-    """Of 12 intervals of 95 %, fewer than 9 cover with probability 0.0002; shortest runs that can fail."""
+    """Of ten intervals of 95 %, fewer than seven cover with probability 0.001; docs/fitting.md has the coverage of a hundred."""
     rng = np.random.default_rng(11)
-    found = [described(time, power_law(time, 0.8, 3e-3, sigma, kind, rng)) for _ in range(12)]
+    found = [described(time, power_law(time, 0.8, 3e-3, sigma, kind, rng)) for _ in range(10)]
     laws = [item.law for item in found if item.law]
-    assert len(laws) == 12
-    assert sum(law.low <= 0.8 <= law.high for law in laws) >= 9
+    assert len(laws) == 10
+    assert sum(law.low <= 0.8 <= law.high for law in laws) >= 7
     assert np.median([law.high - law.low for law in laws]) < 0.15
     assert abs(np.mean([law.exponent for law in laws]) / 0.8 - 1) < 0.02
 

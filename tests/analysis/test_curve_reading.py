@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from zarr.storage import ZipStore
 
 from nqf_pipeline.analysis.curves import CurveError, Series, describe, read
@@ -249,3 +251,30 @@ def test_unreadable_files_are_refused(tmp_path):
     path.chmod(0)
     with pytest.raises(CurveError, match="permissions"):
         read(path)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(-10, 1e6) | st.integers(0, 50).map(float) | st.sampled_from([np.nan, np.inf, 0.0]),
+            st.floats(-1e3, 1e3) | st.sampled_from([np.nan, np.inf, 0.0, 1e-300, 1e300]),
+        ),
+        min_size=2,
+        max_size=60,
+    )
+)
+def test_no_curve_ends_in_an_error(records):
+    """Whatever the numbers: a status and a reason, never a traceback."""
+    time, loss = np.array(records).T
+    for found in describe(series(time, loss)):
+        document = found.document()
+        assert (document["status"] == "ok") == (document["exponent"] is not None) == (document["reason"] == "")
+        assert all(plateau["start"] < plateau["end"] for plateau in document["plateaus"])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("values", [[1.0] * 50, [1e-300] * 50, [1e300, 1e-300] * 25, list(range(50, 0, -1)), [0.5, 0.4], [0.5] * 3])
+def test_odd_curves_are_described_without_warnings(values):
+    (found,) = describe(series(np.arange(1, len(values) + 1), values))
+    assert found.status == "not_resolved"

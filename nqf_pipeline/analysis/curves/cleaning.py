@@ -99,7 +99,7 @@ def _resumed(curve: Series, pieces: list[np.ndarray]) -> Series:
 def _interleaved(curve: Series) -> list[Series]:
     """Runs whose records alternate: every time stands there equally often, and each position continues smoothly."""
     _, counts = np.unique(curve.time, return_counts=True)
-    runs = int(counts[0])
+    runs = int(counts[0]) if len(counts) else 0
     if runs < 2 or len(counts) < 4 or (counts != runs).any():
         return [curve]
     grid = curve.loss.reshape(-1, runs)

@@ -136,7 +136,7 @@ def _law(curve: Binned, rises: bool) -> Law:
         return law(curve.part(first, last))
     except Unresolved as finding:
         if rises:
-            raise Unresolved(f"the loss rises, and is not fitted through that; in the longest stretch where it falls: {finding}") from None
+            raise Unresolved(f"the loss rises, and is not fitted through; where it falls longest: {finding}") from None
         raise
 
 

@@ -3,7 +3,7 @@
 A resampled curve is the smooth part (the fitted law in the window, straight pieces of log-log outside) times blocks of residuals drawn
 with replacement, long enough to keep correlation in time, each in units of its bin's noise (early bins hold few records); window and fit
 are then found anew. The interval is the exponent plus and minus Student's quantile (degrees of freedom: blocks in the window less the
-three parameters) times the deviation of the resampled exponents.
+three parameters) times the deviation of the resampled exponents, and what correlation longer than a block adds.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from jaxtyping import Float
 from scipy.stats import t as student
 
 from nqf_pipeline.analysis.curves.bins import Binned
+from nqf_pipeline.analysis.curves.profile import EXPONENTS
 from nqf_pipeline.analysis.curves.scan import Found, scan
 from nqf_pipeline.analysis.powerlaw import PowerLaw, fit
 from nqf_pipeline.analysis.windows import Unresolved, Window
 
-RESAMPLED = 100
+RESAMPLED = 60
 """Resampled curves."""
 CONFIDENCE = 0.95
 BLOCK = 4
@@ -72,7 +73,11 @@ def _decades_above_floor(fitted: PowerLaw, window: Window) -> float:
 
 def _fitted(curve: Binned, found: Found) -> PowerLaw:
     part = curve.part(found.first, found.last)
-    return fit(part.time, part.loss, None)
+    with np.errstate(over="ignore", under="ignore"):
+        fitted = fit(part.time, part.loss, None)
+    if not (0 < fitted.exponent < EXPONENTS[1] and 0 < fitted.amplitude < np.inf):
+        raise Unresolved("no power law: the fit ends at the edge of what can be a power law")
+    return fitted
 
 
 def _interval(curve: Binned, found: Found, fitted: PowerLaw, confidence: float) -> tuple[float, float]:
@@ -91,8 +96,19 @@ def _interval(curve: Binned, found: Found, fitted: PowerLaw, confidence: float) 
     if len(exponents) < STABLE * RESAMPLED:
         raise Unresolved(f"hangs on single records: a window is found in {len(exponents)} of {RESAMPLED} resampled curves only")
     blocks = max(2.0, free / BLOCK)
-    half = float(student.ppf(0.5 + confidence / 2, blocks)) * float(np.std(exponents, ddof=1))
+    half = float(student.ppf(0.5 + confidence / 2, blocks)) * float(np.std(exponents, ddof=1)) * _beyond_blocks(inside)
     return fitted.exponent - half, fitted.exponent + half
+
+
+def _beyond_blocks(residual: Float[np.ndarray, "window"]) -> float:
+    """What correlation that blocks cut off adds to deviations, for the first-order process with the residuals' correlation."""
+    centred = residual - residual.mean()
+    count = len(residual)
+    # Three parameters fitted to so few bins make residuals look less correlated than they are.
+    lag = float(np.clip(np.sum(centred[1:] * centred[:-1]) / np.sum(centred**2) + 3 / count, 0.0, 0.9))
+    lags = np.arange(1, BLOCK)
+    inside = 1 + 2 * float(np.sum((1 - lags / BLOCK) * lag**lags))
+    return float(np.sqrt((1 + lag) / (1 - lag) / inside))
 
 
 def _smooth(curve: Binned, found: Found, fitted: PowerLaw) -> Float[np.ndarray, "bins"]:

@@ -89,7 +89,7 @@ def _misfit(part: Binned, best: Lowest) -> str:
     if not EXPONENTS[0] * 1.01 < best.rate < EXPONENTS[1] / 1.01:
         return f"no power law: the best exponent is {best.rate:.2g}, the end of the range looked at"
     if residual > max(MISFIT, 2 * noise):
-        return f"no power law: the best one with a floor misses the loss by {residual:.1%} (noise {noise:.1%}), longest window"
+        return f"no power law: the best one with a floor misses the loss by {residual:.1%} (noise {noise:.1%})"
     other = _rms(lowest(part, exponential, *RATES), part)
     if other <= residual:
         return f"no power law: an exponential decay to a floor misses the loss by {other:.1%}, a power law by {residual:.1%}"
