@@ -38,7 +38,7 @@ def test_a_known_staircase_is_recovered(time, sigma):
     clean, ignition = staircase(time, strengths)
     plateaus, drops = found_in(time, clean * np.exp(sigma * noise("white", len(time), np.random.default_rng(4))))
     assert len(drops) == 4
-    assert np.allclose([drop.time for drop in drops], ignition, rtol=0.12)
+    assert np.allclose([drop.time for drop in drops], ignition, rtol=0.06)
     assert all(drop.start <= drop.time <= drop.end for drop in drops)
     assert [plateau.kind for plateau in plateaus[:4]] == ["first", "between", "between", "between"]
     levels = [(strengths[k:] ** 2).sum() + 1e-3 for k in range(4)]
