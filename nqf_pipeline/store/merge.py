@@ -38,6 +38,7 @@ from nqf_pipeline.store.schema import (
     validate,
 )
 from nqf_pipeline.store.shards import ShardRecord, read_shard, shard_records
+from nqf_pipeline.theory.ignition import FRACTION
 
 STORE, LISTING = "trajectories.zarr", "trajectories.json"
 CONVENTIONS = "CF-1.11"
@@ -165,7 +166,7 @@ def _conventions() -> dict[str, Any]:
         "loss_convention": LOSS_CONVENTION,
         "time_convention": "time = learning_rate * step_number, divided by 1 - momentum for momentum",
         "epsilon_convention": "sigma: standard deviation of the weights; epsilon = degrees * sigma^2: scale of the order parameter",
-        "ignition_convention": "first step at which the recovered strength reaches rho = 1/2",
+        "ignition_convention": f"first step at which the recovered strength reaches rho; predictions are stored for rho = {FRACTION:g}",
         "units": {entry.name: entry.units for entry in ENTRIES.values() if entry.units},
     }
 

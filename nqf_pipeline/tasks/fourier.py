@@ -8,11 +8,10 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from nqf_pipeline.forms.modes import CoordinateBasis
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.models.fourier_mlp import FourierMLP
 from nqf_pipeline.tasks.base import Problem, Task, TaskError
-from nqf_pipeline.tasks.selection import log_spaced
+from nqf_pipeline.tasks.population import whole_population
 
 Array = Any
 
@@ -36,20 +35,7 @@ class Fourier(Task):
         number = np.arange(1.0, architecture.width + 1)
         basis = fourier_basis(architecture.width, self.grid)
         inputs, targets = number[:, None] ** -self.theta * basis, (number**-self.beta @ basis)[None]
-        structure = architecture.structure(inputs)
-        moments = structure.moments(targets)
-        index = log_spaced(architecture.width, self.watched)
-        return Problem(
-            inputs=inputs,
-            targets=targets,
-            test_inputs=inputs,
-            test_targets=targets,
-            structure=structure,
-            moments=moments,
-            test_moments=moments,
-            modes=CoordinateBasis(index, moments.optimum[index]),
-            initial_scale=np.ones((architecture.unit_size, 1)),
-        )
+        return whole_population(architecture, inputs, targets, self.watched, np.ones((architecture.unit_size, 1)))
 
     def check(self, architecture: Architecture) -> None:
         if not isinstance(architecture, FourierMLP):

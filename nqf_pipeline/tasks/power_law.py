@@ -15,11 +15,10 @@ from jaxtyping import Float
 from pydantic import Field
 
 from nqf_pipeline.forms.dense import refuse_huge
-from nqf_pipeline.forms.modes import CoordinateBasis
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.models.diagonal import Diagonal
 from nqf_pipeline.tasks.base import Problem, Task, TaskError
-from nqf_pipeline.tasks.selection import log_spaced
+from nqf_pipeline.tasks.population import whole_population
 
 Vector = Float[Any, "modes"]
 
@@ -55,22 +54,8 @@ class PowerLaw(Task):
     def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
         self.check(architecture)
         scale, targets = self._data()
-        inputs, targets = np.diag(scale), targets[None]
-        structure = architecture.structure(inputs)
-        moments = structure.moments(targets)
-        index = log_spaced(self.count, self.watched)
         number = np.arange(1.0, self.count + 1)
-        return Problem(
-            inputs=inputs,
-            targets=targets,
-            test_inputs=inputs,
-            test_targets=targets,
-            structure=structure,
-            moments=moments,
-            test_moments=moments,
-            modes=CoordinateBasis(index, moments.optimum[index]),
-            initial_scale=number[:, None] ** (-self.profile / 2),
-        )
+        return whole_population(architecture, np.diag(scale), targets[None], self.watched, number[:, None] ** (-self.profile / 2))
 
     def _data(self) -> tuple[Vector, Vector]:
         """(x_k, y_k) of the one-hot samples."""
