@@ -56,7 +56,6 @@ docs: env ## regenerate the generated files (schema, config/README.md, data dict
 	@$(ACTIVATE) python -m nqf_pipeline.study.generate
 	@$(ACTIVATE) python -m nqf_pipeline.store.schema > docs/data_dictionary.md
 	@$(ACTIVATE) python -m nqf_pipeline.store.tables > docs/tables.md
-	@$(ACTIVATE) python -m nqf_pipeline.store.tables > docs/tables.md
 	@$(ACTIVATE) python -m benchmarks.page
 
 test: env ## all tests but fault injection and the cluster
