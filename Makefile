@@ -28,7 +28,7 @@ if [ ! -x $(1)/bin/python ]; then \
 fi
 endef
 
-.PHONY: help env run report docs test test-faults test-cluster lint bench lock clean
+.PHONY: help env run report claims docs test test-faults test-cluster lint bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ run: env ## train, predict, analyse and report a study (CONFIG=...)
 report: env ## rebuild tables, figures and report without training
 	@$(ACTIVATE) snakemake --cores $(CORES) --configfile $(CONFIG) --forcerun analyse $(ARGS)
 	@echo "The report: results/$$(sed -n 's/^name:[[:space:]]*//p' $(CONFIG))/report.html"
+
+claims: env ## docs/claims.md from the studies in results/ (claims measured anew, nothing trained)
+	@$(ACTIVATE) python -m nqf_pipeline.report.ledger --measure $(ARGS)
 
 docs: env ## regenerate the generated files (schema, config/README.md, data dictionary, performance page)
 	@$(ACTIVATE) python -m nqf_pipeline.study.generate

@@ -13,12 +13,14 @@ import xarray as xr
 from dask.base import compute
 from dask.delayed import Delayed, delayed
 
+from nqf_pipeline.analysis.claims.registry import claims_about
+from nqf_pipeline.analysis.claims.table import claim_rows
 from nqf_pipeline.analysis.departure import departure
 from nqf_pipeline.analysis.exponents import exponent_rows, has_scaling
 from nqf_pipeline.analysis.ignition import valid_records
 from nqf_pipeline.analysis.plateaus import plateau_rows
 from nqf_pipeline.errors import WorkError
-from nqf_pipeline.store.open import open_trajectories
+from nqf_pipeline.store.open import open_study, open_trajectories
 from nqf_pipeline.store.schema import SCALARS, Status
 from nqf_pipeline.store.shards import shard_records
 from nqf_pipeline.store.tables import TABLES, write_table
@@ -62,7 +64,14 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
         ) from error
     frames = {name: _together([part[name] for part in parts]) for name in ("exponents", "plateaus", "cells")}
     frames["timings"] = timings(results)
-    return {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
+    written = {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
+    return {**written, "claims": write_claims(results)}
+
+
+def write_claims(results: Path) -> pd.DataFrame:
+    """Measure the claims about a study, named like its folder, on its other tables and its store; writes and returns their table."""
+    claims = claims_about(Path(results).resolve().name)
+    return write_table(results, "claims", claim_rows(open_study(results, allow_partial=True), claims) if claims else pd.DataFrame())
 
 
 def _task(node: xr.Dataset, coordinates: pd.DataFrame, batch: Batch, settings: AnalysisSettings) -> Delayed:

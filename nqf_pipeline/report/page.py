@@ -16,6 +16,7 @@ import yaml
 from markupsafe import Markup
 
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.report.claims import finding_rows, summary
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.figures import FIGURES, HEADINGS
 from nqf_pipeline.report.style import GRID, INK, MUTED, PAPER
@@ -67,6 +68,8 @@ def write(results: Path, settings: ReportSettings) -> Path:
     text = _template().render(
         study=study.get("name", layout.root.name),
         verdict=verdict(findings),
+        found=finding_rows(findings.claims),
+        found_summary=summary(findings.claims["verdict"]),
         plates=_plates(layout),
         tables=tables(findings),
         conventions=CONVENTIONS,

@@ -129,8 +129,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("measured", "float64", "", "value measured here"),
         Column("low", "float64", "", "lower end of the interval"),
         Column("high", "float64", "", "upper end of the interval"),
-        Column("verdict", "string", "", "holds, fails or not resolved"),
+        Column("verdict", "string", "", "holds: the interval lies in the accepted range; fails: outside; not resolved: across its edge"),
         Column("study", "string", "", "study that measured it", key=True),
+        Column("accept_low", "float64", "", "lower end of the range that agrees with the prediction"),
+        Column("accept_high", "float64", "", "upper end of that range"),
+        Column("note", "string", "", "how it was measured, or why it is not resolved"),
     ),
 }
 

@@ -176,6 +176,18 @@ def datasets(cells):
     return xr.Dataset(training, {"cell": ids}), xr.Dataset(theory, {"cell": ids, "tier": list(TIERS), **label})
 
 
+def claim(name, verdict, measured, low, high, **given):
+    text = {"id": name, "statement": f"Statement of {name}.", "source": "Theorem 6", "study": "full", "note": f"How {name} was measured."}
+    return text | {"verdict": verdict, "measured": measured, "low": low, "high": high} | given
+
+
+CLAIMS = [
+    claim("agrees", "holds", 1.25, 1.24, 1.26, predicted=1.25, accept_low=1.2, accept_high=1.3),
+    claim("contradicts", "fails", 0.5, 0.5, 0.5, predicted=0.1, accept_low=-np.inf, accept_high=0.1),
+    claim("unseen", "not resolved", np.nan, np.nan, np.nan),
+]
+
+
 def write(results, rows, plateaus, exponents):
     """A results folder, through the store."""
     buckets = {}
@@ -196,6 +208,7 @@ def write(results, rows, plateaus, exponents):
     table(results, "plateaus", plateaus)
     table(results, "exponents", exponents)
     table(results, "cells", [cell_row(row) for row in rows])
+    table(results, "claims", CLAIMS)
 
 
 def table(results, name, rows):

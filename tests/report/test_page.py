@@ -70,6 +70,16 @@ def test_page_needs_nothing_but_itself(text):
     assert not re.search(r"url\((?!#)", text)
 
 
+def test_findings_stand_first_failures_on_top(text):
+    assert text.index('id="findings"') < text.index('id="learning"')
+    verdicts = re.findall(r'<tr><td class="text [a-z-]+">([a-z ]+)</td>', text)
+    assert verdicts == ["fails", "not resolved", "holds"]
+    assert "1 holds, 1 fails and 1 is not resolved here" in text
+    assert "at most 0.1" in text
+    assert "1.25 (1.24 to 1.26)" in text
+    assert "How contradicts was measured." in text
+
+
 def test_ids_are_unique_and_links_lead_somewhere(text):
     found = outline(text)
     assert [name for name, count in Counter(found.ids).items() if count > 1] == []

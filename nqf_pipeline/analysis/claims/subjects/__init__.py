@@ -1,0 +1,1 @@
+"""Claims by subject: one module each, with a tuple `CLAIMS`."""
