@@ -1,4 +1,4 @@
-"""Closed forms of gradient flow for single modes (NumPy): the logistic law and groups of features that share a sample.
+"""Closed forms of gradient flow for single modes (NumPy): the logistic law and the two parts of a product.
 
 A mode z = |w|^2 obeys dz/dt = z (r - C z) (theory: Theorems 4 to 6 and Corollary 4 reduce to it). Forms are written in decaying
 exponentials only, so that nothing overflows for r t from -1e4 to 1e6; an empty seed stays empty.
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.integrate import solve_ivp
 
 Array = Any
 
@@ -70,33 +69,6 @@ def pair(
     main = np.where(product > 0, grown, logistic(time, rate, saturation, seed))
     decayed = logistic(time, -rate, saturation, other)
     return main, np.where(product > 0, product / np.where(main > 0, main, 1), decayed)
-
-
-def orthogonal_samples(
-    time: Float[Array, "times"],
-    rate: Float[Array, "samples members"],
-    coupling: Float[Array, "samples members"],
-    seed: Float[Array, "samples members"],
-    weight_decay: float = 0.0,
-    tolerance: float = 1e-10,
-) -> Float[Array, "times samples members"]:
-    """Features that share one sample: dz_k/dt = z_k (r_k - a_k sum_j a_j z_j), with r_k = y a_k for a common y (Theorem 5).
-
-    Then every ln z_k moves along a_k by the same amount xi, one scalar equation a sample: dxi/dt = y - sum_j a_j z_j. A two-factor entry
-    is such a group with a = (+, -): its symmetric and antisymmetric parts. Weight decay lowers all rates by 2 weight_decay.
-    """
-    time = np.asarray(time, float)
-    strongest = np.abs(coupling).argmax(-1)[:, None]
-    largest = np.abs(np.take_along_axis(coupling, strongest, -1))
-    target = np.take_along_axis(rate, strongest, -1) / np.take_along_axis(coupling, strongest, -1)
-    share = coupling / largest
-
-    def slope(now: float, progress: Array) -> Array:
-        members = seed * np.exp(share * progress[:, None] - 2 * weight_decay * now)
-        return (largest * (target - (coupling * members).sum(-1, keepdims=True)))[:, 0]
-
-    solution = solve_ivp(slope, (0, time[-1]), np.zeros(len(seed)), "LSODA", time, rtol=tolerance, atol=tolerance, lband=0, uband=0)
-    return seed * np.exp(share * solution.y.T[..., None] - 2 * weight_decay * time[:, None, None])
 
 
 def _floats(*arrays: Any) -> tuple[Array, ...]:

@@ -1,7 +1,7 @@
 """The exact steps of logistic modes under a linear-span optimizer, many cells and modes at once (JAX, float64).
 
 A mode's amplitude w, z = w^2, follows m <- momentum m + w (r - a sum_j a_j z_j) / 2 - weight_decay w and w <- w + learning_rate m, with
-m = 0 at the start. Members j are the features that share one sample (see `closed.orthogonal_samples`); a mode of its own has one member
+m = 0 at the start. Members j are the features that share one sample (see `closed_groups.shared_samples`); a mode of its own has one member
 and saturation C = a^2. Weight vectors of any length keep their direction, so z alone suffices.
 """
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from nqf_pipeline.dynamics import closed
+from nqf_pipeline.dynamics.closed_groups import shared_samples
 from nqf_pipeline.forms.modes import CoordinateBasis, SingularBasis
 from nqf_pipeline.forms.structure import DiagonalStructure
 from nqf_pipeline.models.base import Architecture
@@ -74,7 +75,7 @@ class System:
             return closed.logistic(time[:, None, None], self.rate - 2 * weight_decay, self.saturation, self.seed)
         if self.paired and weight_decay == 0:
             return self._pairs(time)
-        return closed.orthogonal_samples(time, self.rate, self.coupling, self.seed, weight_decay)
+        return shared_samples(time, self.target, self.coupling, self.seed, weight_decay)
 
     def _pairs(self, time: Float[Array, "records"]) -> Float[Array, "records groups 2"]:
         rows, first = np.arange(len(self.rate)), self.leader

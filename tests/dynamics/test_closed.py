@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from nqf_pipeline.dynamics.closed import logistic, logistic_time, orthogonal_samples, pair, saturating_time
+from nqf_pipeline.dynamics.closed import logistic, logistic_time, pair, saturating_time
 
 Array = Any
 RATES = st.floats(-10, 10)
@@ -106,24 +106,3 @@ def test_pair_without_an_antisymmetric_part_is_logistic() -> None:
     main, other = pair(time, *(np.array(v) for v in (1.0, 2.0, 1e-3, 0.0)))
     np.testing.assert_allclose(main, logistic(time, np.array(1.0), np.array(2.0), np.array(1e-3)), rtol=1e-14)
     assert np.all(other == 0)
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.05])
-def test_orthogonal_samples_solve_the_coupled_equations(decay: float) -> None:
-    """Theorem 5 with three features a sample, negative ones among them, against the full Lotka-Volterra equations."""
-    coupling = np.array([[1.0, 1.5, 2.0], [0.3, -0.6, 0.2]])
-    target = np.array([[0.9], [0.4]])
-    seed = np.array([[1e-4, 2e-5, 1e-6], [1e-3, 1e-5, 1e-4]])
-    time = np.linspace(0, 60, 25)
-    found = orthogonal_samples(time, coupling * target, coupling, seed, decay)
-    for sample in range(2):
-        a, y = coupling[sample], target[sample, 0]
-        expected = integrate(lambda z, a=a, y=y: a * (y - a @ z) - 2 * decay, seed[sample], time)
-        np.testing.assert_allclose(found[:, sample], expected.T, rtol=2e-7, atol=1e-13)
-
-
-def test_orthogonal_samples_with_one_feature_each_are_logistic() -> None:
-    rate, coupling, seed = np.array([[1.0], [0.2]]), np.array([[1.4], [0.7]]), np.array([[1e-6], [1e-3]])
-    time = np.linspace(0, 40, 9)
-    expected = logistic(time[:, None, None], rate, coupling**2, seed)
-    np.testing.assert_allclose(orthogonal_samples(time, rate, coupling, seed), expected, rtol=1e-7)
