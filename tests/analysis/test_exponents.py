@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nqf_pipeline.analysis.exponents import Curves, _curves, estimate, exponent_rows, fit_window, interval
-from nqf_pipeline.analysis.powerlaw import fit
+from nqf_pipeline.analysis.powerlaw import fit, fit_many
 from nqf_pipeline.analysis.windows import Unresolved, window
 from nqf_pipeline.study.config import AnalysisSettings, WindowRule
+from tests.analysis import reference_fit
 from tests.analysis.synthetic import dataset, power_law
 
 SETTINGS = AnalysisSettings()
@@ -36,6 +37,42 @@ def test_fit_recovers_exponent_amplitude_and_floor(exponent: float, amplitude: f
         assert found.amplitude == pytest.approx(amplitude, rel=20 * tolerance)
         assert found.floor == pytest.approx(floor, rel=20 * tolerance)
         np.testing.assert_allclose(found(time), loss, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("decades", "noise"), [(3, 0.01), (2, 0.03)])
+def test_batched_fits_agree_with_scipy(decades: float, noise: float) -> None:
+    """Whole curves and windows of them: where the floor lies among the losses, both find the same minimum."""
+    rng = np.random.default_rng(3)
+    time, count = np.logspace(0, decades, 90), 60
+    exponent = rng.uniform(0.4, 2.5, (count, 1))
+    floor = rng.uniform(0.05, 1, (count, 1)) * time[60] ** -exponent
+    loss = (time**-exponent + floor) * np.exp(noise * rng.standard_normal((count, 90)))
+    inside = np.ones((count, 90), bool)
+    inside[::2, :10] = False
+    inside[::3, 80:] = False
+    found = fit_many(time, loss, inside)
+    expected = [reference_fit.fit(time[where], values[where]) for where, values in zip(inside, loss, strict=True)]
+    for name in ("exponent", "amplitude", "floor", "residual"):
+        np.testing.assert_allclose(getattr(found, name), [getattr(law, name) for law in expected], rtol=1e-5, err_msg=name)
+    assert fit(time, loss[1], None).exponent == pytest.approx(found.exponent[1], rel=1e-6)
+
+
+def test_curves_that_cannot_be_fitted_are_nan_and_spoil_no_others() -> None:
+    time = np.geomspace(1, 100, 40)
+    loss = np.stack([time**-0.5 + 0.01, np.full(40, np.nan), np.where(time > 2, 0.0, 1.0), time**-1.5 + 0.001])
+    found = fit_many(time, loss)
+    np.testing.assert_allclose(found.exponent[[0, 3]], [0.5, 1.5], rtol=1e-4)
+    assert np.isnan(found.exponent[1])
+    few = np.zeros(loss.shape, bool)
+    few[:, :2] = True
+    assert np.isnan(fit_many(time, loss, few).exponent).all()
+
+
+def test_the_spread_of_a_fit_is_that_of_its_exponents() -> None:
+    time = np.geomspace(1, 1e3, 100)
+    rng = np.random.default_rng(5)
+    found = fit_many(time, (time**-0.9 + 0.01) * np.exp(0.02 * rng.standard_normal((2000, 100))))
+    assert np.std(found.exponent) == pytest.approx(0.02 * np.median(found.spread), rel=0.06)
 
 
 def test_ignoring_a_floor_is_visibly_wrong() -> None:

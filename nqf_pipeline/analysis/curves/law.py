@@ -9,6 +9,7 @@ three parameters) times the deviation of the resampled exponents, and what corre
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -16,8 +17,8 @@ from scipy.stats import t as student
 
 from nqf_pipeline.analysis.curves.bins import Binned
 from nqf_pipeline.analysis.curves.profile import EXPONENTS
-from nqf_pipeline.analysis.curves.scan import Found, scan
-from nqf_pipeline.analysis.powerlaw import PowerLaw, fit
+from nqf_pipeline.analysis.curves.scan import Found, scan, scan_many
+from nqf_pipeline.analysis.powerlaw import PowerLaw, PowerLaws, fit, fit_many
 from nqf_pipeline.analysis.windows import Unresolved, Window
 
 RESAMPLED = 60
@@ -75,9 +76,14 @@ def _fitted(curve: Binned, found: Found) -> PowerLaw:
     part = curve.part(found.first, found.last)
     with np.errstate(over="ignore", under="ignore"):
         fitted = fit(part.time, part.loss, None)
-    if not (0 < fitted.exponent < EXPONENTS[1] and 0 < fitted.amplitude < np.inf):
+    if not sane(fitted):
         raise Unresolved("no power law: the fit ends at the edge of what can be a power law")
     return fitted
+
+
+def sane(fitted: PowerLaw | PowerLaws) -> Any:
+    """Whether a fit (or each of many) is one of a power law."""
+    return (fitted.exponent > 0) & (fitted.exponent < EXPONENTS[1]) & (fitted.amplitude > 0) & (fitted.amplitude < np.inf)
 
 
 def _interval(curve: Binned, found: Found, fitted: PowerLaw, confidence: float) -> tuple[float, float]:
@@ -85,14 +91,12 @@ def _interval(curve: Binned, found: Found, fitted: PowerLaw, confidence: float) 
     inside = ((curve.y - smooth) / curve.error)[found.first : found.last]
     free = len(inside) - 3
     rng = np.random.default_rng(SEED)
-    exponents = []
-    for _ in range(RESAMPLED):
-        noise = curve.error * _blocks(inside, len(curve.x), rng) * np.sqrt(len(inside) / free)
-        try:
-            again = Binned(curve.x, smooth + noise, curve.error)
-            exponents.append(_fitted(again, scan(again)).exponent)
-        except Unresolved:
-            continue
+    noise = np.stack([_blocks(inside, len(curve.x), rng) for _ in range(RESAMPLED)]) * np.sqrt(len(inside) / free)
+    again = smooth + curve.error * noise
+    windows = scan_many(curve.x, again, np.broadcast_to(curve.error, again.shape))
+    with np.errstate(over="ignore", under="ignore"):
+        fits = fit_many(curve.time, np.exp(again), windows.inside(len(curve.x)))
+    exponents = fits.exponent[sane(fits) & (windows.last > 0)]
     if len(exponents) < STABLE * RESAMPLED:
         raise Unresolved(f"hangs on single records: a window is found in {len(exponents)} of {RESAMPLED} resampled curves only")
     blocks = max(2.0, free / BLOCK)
