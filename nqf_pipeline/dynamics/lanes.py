@@ -56,6 +56,9 @@ class Record(NamedTuple):
     network_mode: Array
     twin_mode: Array
     order_parameter: Array
+    network_test_accuracy: Array | None = None
+    twin_test_accuracy: Array | None = None
+    """None where targets are no labels."""
 
 
 def hyper_of(optimizer: Optimizer) -> Hyper:
@@ -64,11 +67,17 @@ def hyper_of(optimizer: Optimizer) -> Hyper:
 
 
 def data_of(architecture: Architecture, problem: Problem, *, samples_needed: bool) -> Data:
-    """A problem as one lane's data. Without `samples_needed` (an exactly quadratic module on the full batch) only its moments."""
+    """A problem as one lane's data. Without `samples_needed` (an exactly quadratic module on the full batch) only its moments.
+
+    The twin reads test samples where moments do not tell: other losses than squared error, and accuracy.
+    """
+    tested = problem.labels is not None or problem.loss != "squared_error"
+    test_structure = architecture.structure(problem.test_inputs) if tested else None
+    nothing = np.zeros((0,))
     if not samples_needed:
-        nothing = np.zeros((0,))
-        train, test = (Split(nothing, nothing, None, moments) for moments in (problem.moments, problem.test_moments))
+        train = Split(nothing, nothing, None, problem.moments)
+        test = Split(nothing, problem.test_targets if tested else nothing, test_structure, problem.test_moments)
         return Data(train, test, problem.modes)
     train = Split(architecture.encode(problem.inputs), problem.targets, problem.structure, problem.moments)
-    test = Split(architecture.encode(problem.test_inputs), problem.test_targets, None, problem.test_moments)
+    test = Split(architecture.encode(problem.test_inputs), problem.test_targets, test_structure, problem.test_moments)
     return Data(train, test, problem.modes)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Float
+
+from nqf_pipeline.forms.losses import Labels, LossName
 
 Array = Any
 
@@ -25,3 +28,16 @@ def logistic(outputs: Float[Array, "outputs samples"], targets: Float[Array, "ou
 def softmax_cross_entropy(outputs: Float[Array, "classes samples"], targets: Float[Array, "classes samples"]) -> Float[Array, ""]:
     """-sum_k y_k ln softmax(f)_k; targets are one-hot columns or probabilities."""
     return jnp.mean(optax.softmax_cross_entropy(outputs, targets, axis=0))
+
+
+LOSSES: dict[LossName, Callable[[Array, Array], Array]] = {
+    "squared_error": squared_error,
+    "logistic": logistic,
+    "softmax_cross_entropy": softmax_cross_entropy,
+}
+
+
+def accuracy(labels: Labels, outputs: Float[Array, "outputs samples"], targets: Float[Array, "outputs samples"]) -> Float[Array, ""]:
+    """Share of labels that the outputs name: by their sign, or by the largest of a sample."""
+    right = outputs * targets > 0 if labels == "signs" else outputs.argmax(0) == targets.argmax(0)
+    return right.astype(outputs.dtype).mean()

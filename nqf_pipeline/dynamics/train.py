@@ -2,7 +2,8 @@
 
 Both start from the same weights, see the same batches and follow the same optimizer. Steps between two
 recorded ones run in an inner loop with traced bounds, so that one program serves every horizon; lanes
-(cells that differ in traced numbers only) are batched. Loss: mean over samples of the sum over outputs.
+(cells that differ in traced numbers only) are batched. Loss: mean over samples of the sum over outputs. Squared error on the full
+batch reaches the twin through second moments; every other loss, and every minibatch, through the structure at the samples.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from jaxtyping import Float, Int
 
 from nqf_pipeline.dynamics import pytrees
 from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Split
+from nqf_pipeline.dynamics.losses import LOSSES, accuracy
+from nqf_pipeline.forms.losses import Labels, LossName
 from nqf_pipeline.models.base import Architecture
 
 Array = Any
@@ -55,6 +58,18 @@ class Program:
     batch_size: int | None
     precision: Literal["float32", "float64"]
     shared_data: bool
+    loss: LossName = "squared_error"
+    labels: Labels | None = None
+
+    @property
+    def reads_moments(self) -> bool:
+        """Whether second moments tell the twin its gradient."""
+        return self.loss == "squared_error" and self.batch_size is None
+
+    @property
+    def reads_samples(self) -> bool:
+        """Whether training needs the samples at all."""
+        return not (self.network_is_twin and self.reads_moments)
 
     @property
     def network_is_twin(self) -> bool:
@@ -85,25 +100,33 @@ class Program:
     def _batch(self, split: Split, key: Array, step: Array) -> Split:
         if self.batch_size is None:
             return split
-        index = jax.random.randint(jax.random.fold_in(key, step), (self.batch_size,), 0, split.targets.shape[-1])
+        index = batch_index(key, step, self.batch_size, split.targets.shape[-1])
         structure = None if split.structure is None else split.structure.take(index)
         return Split(split.encoded[..., index], split.targets[..., index], structure, split.moments)
 
     def _network_objective(self, weights: Array, batch: Split) -> Float[Array, ""]:
-        return _squared_error(self.architecture.network(weights, batch.encoded) - batch.targets)
+        return self._loss(self.architecture.network(weights, batch.encoded), batch.targets)
 
     def _twin_objective(self, weights: Array, batch: Split) -> Float[Array, ""]:
         order = self.architecture.order(weights)
-        if self.batch_size is None:
+        if self.reads_moments:
             pull = jax.lax.stop_gradient(batch.moments.gradient(order))
             return (order * pull).sum()  # the loss's gradient at the price of one K G instead of two
-        assert batch.structure is not None  # only the full batch does without samples
-        return _squared_error(batch.structure.offset + batch.structure.apply(order) - batch.targets)
+        return self._loss(_twin_outputs(batch, order), batch.targets)
+
+    def _loss(self, outputs: Array, targets: Array) -> Float[Array, ""]:
+        return LOSSES[self.loss](outputs, targets)
+
+    def _twin_loss(self, split: Split, order: Array) -> Float[Array, ""]:
+        if self.loss == "squared_error":
+            return split.moments.loss(order)
+        return self._loss(_twin_outputs(split, order), split.targets)
 
     def _record(self, data: Data, runs: list[_Run]) -> Record:
         network, twin = runs[0].weights, runs[-1].weights
         network_order, twin_order = self.architecture.order(network), self.architecture.order(twin)
-        twin_loss, twin_test_loss = data.train.moments.loss(twin_order), data.test.moments.loss(twin_order)
+        twin_loss, twin_test_loss = self._twin_loss(data.train, twin_order), self._twin_loss(data.test, twin_order)
+        test_output = None
         if self.network_is_twin:
             losses = (twin_loss, twin_loss, twin_test_loss, twin_test_loss, jnp.zeros_like(twin_loss))
         else:
@@ -112,10 +135,28 @@ class Program:
             output, offset = self.architecture.network(network, data.train.encoded), structure.offset
             gap = output - offset - structure.apply(twin_order)
             divergence = jnp.sqrt(_squared_error(gap) / _squared_error(data.train.targets - offset))
-            test_loss = _squared_error(self.architecture.network(network, data.test.encoded) - data.test.targets)
-            losses = (_squared_error(output - data.train.targets), twin_loss, test_loss, twin_test_loss, divergence)
+            test_output = self.architecture.network(network, data.test.encoded)
+            test_loss = self._loss(test_output, data.test.targets)
+            losses = (self._loss(output, data.train.targets), twin_loss, test_loss, twin_test_loss, divergence)
         vectors = self.architecture.mode_vectors(network, data.modes)
-        return Record(*losses, data.modes.strength(network_order), data.modes.strength(twin_order), (vectors**2).sum(-1))
+        modes = (data.modes.strength(network_order), data.modes.strength(twin_order), (vectors**2).sum(-1))
+        return Record(*losses, *modes, *self._accuracies(data.test, test_output, twin_order))
+
+    def _accuracies(self, test: Split, network: Array | None, twin_order: Array) -> tuple[Array, ...]:
+        if self.labels is None:
+            return ()
+        twin = _twin_outputs(test, twin_order)
+        return tuple(accuracy(self.labels, outputs, test.targets) for outputs in (twin if network is None else network, twin))
+
+
+def batch_index(key: Array, step: Array, batch_size: int, samples: int) -> Int[Array, "batch"]:
+    """The samples of a step: drawn with replacement, the same for network, twin and closure."""
+    return jax.random.randint(jax.random.fold_in(key, step), (batch_size,), 0, samples)
+
+
+def _twin_outputs(split: Split, order: Array) -> Float[Array, "outputs samples"]:
+    assert split.structure is not None  # data_of gives it wherever moments do not tell
+    return split.structure.offset + split.structure.apply(order)
 
 
 def _squared_error(residual: Float[Array, "outputs samples"]) -> Float[Array, ""]:

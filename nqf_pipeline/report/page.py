@@ -16,6 +16,7 @@ import yaml
 from markupsafe import Markup
 
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.forms.losses import convention
 from nqf_pipeline.report.claims import finding_rows, summary
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.figures import FIGURES, HEADINGS
@@ -72,7 +73,7 @@ def write(results: Path, settings: ReportSettings) -> Path:
         found_summary=summary(findings.claims["verdict"]),
         plates=_plates(layout),
         tables=tables(findings),
-        conventions=CONVENTIONS,
+        conventions={**CONVENTIONS, **_losses(findings.attributes)},
         provenance=_provenance(findings.attributes),
         config=yaml.safe_dump(study, sort_keys=False, allow_unicode=True) if study else "",
         css=Markup(_beside("page.css")),
@@ -130,6 +131,13 @@ def inline(svg: str, name: str, label: str) -> str:
     for colour, variable in _COLOURS.items():
         svg = svg.replace(colour, variable)
     return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def _losses(attributes: Mapping[Any, Any]) -> dict[str, str]:
+    """What the store says its loss curves are, where that is not squared error alone."""
+    words = str(attributes.get("loss_convention", ""))
+    plain = not words or words == convention({"squared_error"})
+    return {} if plain else {"Loss": words + ". Modes of the latter losses: of the gradient at zero weights; strength 1 is no plateau."}
 
 
 def _provenance(attributes: Mapping[Any, Any]) -> list[tuple[str, str]]:

@@ -59,7 +59,7 @@ def _stored(study: Study, folder: Path) -> dict[str, Any]:
     data = study.as_given()
     for experiment in data["experiments"].values():
         for part in (*experiment["tasks"], *experiment["architectures"]):
-            if "path" in part:
+            if part.get("path"):
                 paths = [part["path"]] if isinstance(part["path"], str) else part["path"]
                 part["path"] = [_from(folder, study.document.folder, Path(path).expanduser()) for path in paths]
     return data

@@ -46,6 +46,8 @@ def program_of(cell: Cell) -> Program:
         batch_size=cell.optimizer.batch_size,
         precision=cell.precision,
         shared_data=cell.shares_data,
+        loss=cell.task.loss_name,
+        labels=problem_of(cell).labels,
     )
 
 
@@ -53,7 +55,7 @@ def assemble(cells: Sequence[Cell], lane_width: int) -> tuple[LaneGroup, list[Da
     """Lane-stacked arguments, padded to the lane width with copies of the last cell so that every call has one shape."""
     program = program_of(cells[0])
     problems = [problem_of(cell) for cell in cells]
-    data = [data_of(cell.architecture, p, samples_needed=not program.network_is_twin) for cell, p in zip(cells, problems, strict=True)]
+    data = [data_of(cell.architecture, p, samples_needed=program.reads_samples) for cell, p in zip(cells, problems, strict=True)]
     pad = lane_width - len(cells)
     lanes, lane_data = [*cells, *[cells[-1]] * pad], [*data, *[data[-1]] * pad]
     weights = [initial_weights(cell) for cell in cells]
@@ -84,7 +86,8 @@ def run_cells(cells: Sequence[Cell], lane_width: int, watch: Stopwatch, progress
 def trajectories(cells: Sequence[Cell], data: list[Data], record: Record) -> xr.Dataset:
     """The record of one lane group as a dataset (padding lanes dropped)."""
     steps = cells[0].step_grid()
-    arrays = {name: getattr(record, name)[: len(cells)].astype(np.float64) for name in Record._fields}
+    recorded = {name: array for name, array in record._asdict().items() if array is not None}
+    arrays = {name: array[: len(cells)].astype(np.float64) for name, array in recorded.items()}
     diverged = diverged_step(arrays["network_loss"], arrays["twin_loss"], steps)
     variables = {name: (MODES if array.ndim == 3 else CURVE, array) for name, array in arrays.items()}
     return xr.Dataset(
@@ -94,12 +97,17 @@ def trajectories(cells: Sequence[Cell], data: list[Data], record: Record) -> xr.
             "time": (CURVE, np.outer([cell.time_scale for cell in cells], steps)),
             "mode_number": (("cell", "mode"), np.stack([d.modes.number for d in data])),
             "mode_target": (("cell", "mode"), np.stack([d.modes.target for d in data])),
-            "loss_floor": ("cell", np.array([float(d.train.moments.floor) for d in data])),
+            "loss_floor": ("cell", np.array([_floor(d, cells[0]) for d in data])),
             "status": ("cell", np.where(diverged < 0, Status.done, Status.diverged).astype(np.int8)),
             "diverged_step": ("cell", diverged),
         },
         coords={"cell": [cell.id for cell in cells]},
     )
+
+
+def _floor(data: Data, cell: Cell) -> float:
+    """The least squared error of any quadratic form; nothing is known of other losses."""
+    return float(data.train.moments.floor) if cell.task.loss_name == "squared_error" else float("nan")
 
 
 def device_name() -> str:

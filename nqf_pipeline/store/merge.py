@@ -24,12 +24,12 @@ import zarr
 from jaxtyping import Int
 
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.forms.losses import convention
 from nqf_pipeline.store.atomic import sync_folder, to_json, unwritable, write_json
 from nqf_pipeline.store.encoding import pack
 from nqf_pipeline.store.schema import (
     COORDINATES,
     ENTRIES,
-    LOSS_CONVENTION,
     SCHEMA_VERSION,
     TIERS,
     Status,
@@ -97,7 +97,7 @@ def merge(results: Path, wanted: Iterable[CellRow], attributes: Mapping[str, Any
         raise _missing(results, missing, len(cells))
     used = {trained[cell.id] for cell in cells if cell.id in trained}
     provenance = _provenance([record for path, record in records.items() if path in used])
-    root = {**_conventions(), **provenance, **attributes}
+    root = {**_conventions(), "loss_convention": _loss_convention(cells), **provenance, **attributes}
     files = _swap(results, _by_bucket(cells), trained, predicted, root)
     return MergeReport(
         cells=len(cells),
@@ -163,12 +163,15 @@ def _conventions() -> dict[str, Any]:
         "title": "Trajectories of networks and their quadratic twins",
         "conventions": CONVENTIONS,
         "schema_version": SCHEMA_VERSION,
-        "loss_convention": LOSS_CONVENTION,
         "time_convention": "time = learning_rate * step_number, divided by 1 - momentum for momentum",
         "epsilon_convention": "sigma: standard deviation of the weights; epsilon = degrees * sigma^2: scale of the order parameter",
         "ignition_convention": f"first step at which the recovered strength reaches rho; predictions are stored for rho = {FRACTION:g}",
         "units": {entry.name: entry.units for entry in ENTRIES.values() if entry.units},
     }
+
+
+def _loss_convention(cells: list[CellRow]) -> str:
+    return convention({str(cell.coordinates().get("loss", "squared_error")) for cell in cells})
 
 
 def _provenance(records: list[ShardRecord]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from nqf_pipeline.errors import InputError
 SCHEMA_VERSION = 1
 Kind = Literal["training", "theory", "store"]
 KINDS: tuple[Kind, ...] = ("training", "theory", "store")
-LOSS_CONVENTION = "squared error: mean over samples of the sum over outputs"
+LOSS_CONVENTION = "mean over samples of the sum over outputs; squared error unless the task names another loss"
 TIERS = ("asymptote", "event", "flow", "discrete")
 """Tiers that predict without training anything, coarsest first; `discrete` is the finest."""
 
@@ -88,8 +88,10 @@ VARIABLES: tuple[Entry, ...] = (
     Entry("twin_loss", CURVE, "float64", "loss", "training loss of the twin: same start, same batches", TRAINED),
     Entry("network_test_loss", CURVE, "float64", "loss", "loss of the network on test samples", _kinds(), TRAINED),
     Entry("twin_test_loss", CURVE, "float64", "loss", "loss of the twin on test samples", _kinds(), TRAINED),
+    Entry("network_test_accuracy", CURVE, "float64", "1", "share of test labels that the network's outputs name", _kinds(), TRAINED),
+    Entry("twin_test_accuracy", CURVE, "float64", "1", "share of test labels that the twin's outputs name", _kinds(), TRAINED),
     Entry("divergence", CURVE, "float64", "1", "rms(f_network - f_twin) / rms(y - f(0)), training samples", TRAINED),
-    Entry("network_mode", MODES, "float64", "1", "recovered strength of a mode in the network, 1 when learnt", TRAINED),
+    Entry("network_mode", MODES, "float64", "1", "recovered strength of a mode in the network, 1 when learnt (squared error)", TRAINED),
     Entry("twin_mode", MODES, "float64", "1", "recovered strength of a mode in the twin, 1 when learnt", TRAINED),
     Entry("order_parameter", MODES, "float64", "weight^2", "z_k = |p_k|^2, the mode's squared length in unit space (network)", TRAINED),
     Entry("step_number", CURVE, "int64", "step", "optimizer steps made at each record; record 0 is the start", TRAINED, PREDICTED, -1),
@@ -118,7 +120,7 @@ VARIABLES: tuple[Entry, ...] = (
         PREDICTED,
         _kinds("store"),
     ),
-    Entry("loss_floor", ("cell",), "float64", "loss", "loss that no quadratic form goes below", _kinds(), ANY),
+    Entry("loss_floor", ("cell",), "float64", "loss", "loss that no quadratic form goes below; NaN unless squared error", _kinds(), ANY),
     Entry("exponent_limit", ("cell",), "float64", "1", "scaling exponent for epsilon -> 0 and infinitely many modes", _kinds(), ANY),
 )
 

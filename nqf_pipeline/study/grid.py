@@ -15,14 +15,13 @@ from threadpoolctl import threadpool_limits
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.models import Custom
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.axes import by_kind
 from nqf_pipeline.study.cells import Cell, contents_of, data_key, generator
 from nqf_pipeline.study.config import Auto, Experiment, Horizon, Study, step_keys
 from nqf_pipeline.study.cost import Sizes
 from nqf_pipeline.study.messages import describe, listing
-from nqf_pipeline.tasks import File, Problem, Task
+from nqf_pipeline.tasks import Problem, Task
 from nqf_pipeline.theory.checks import stability
 from nqf_pipeline.theory.horizon import horizon
 
@@ -99,9 +98,8 @@ def combinations(experiment: Experiment, folder: Path) -> Iterator[tuple[Place, 
 
 def located(part: Part, folder: Path) -> Part:
     """An architecture or task that reads a file, with its path counted from the folder of the config file."""
-    if not isinstance(part, File | Custom):
-        return part
-    return part.model_copy(update={"path": str(folder / Path(part.path).expanduser())})  # type: ignore[return-value]  # a copy of the same
+    path = getattr(part, "path", None)
+    return part if path is None else part.model_copy(update={"path": str(folder / Path(path).expanduser())})
 
 
 def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, optimizer: Optimizer) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from nqf_pipeline.forms.losses import Labels, LossName, driving_targets
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem, TaskError
 from nqf_pipeline.tasks.correlation import correlation_modes
@@ -51,12 +52,14 @@ def standardise(values: Array, reference: Array) -> Array:
     return (values - centre) / (reference - centre).std()
 
 
-def data_problem(split: Split, architecture: Architecture, modes: int, source: str) -> Problem:
-    """The problem of given data: features first, samples last, modes from the input-output correlation."""
+def data_problem(
+    split: Split, architecture: Architecture, modes: int, source: str, loss: LossName = "squared_error", labels: Labels | None = None
+) -> Problem:
+    """The problem of given data: features first, samples last, modes from the input-output correlation that training sees first."""
     check_fit(split, architecture, source)
     inputs, test_inputs = (_features_first(x, architecture) for x in (split.x, split.x_test))
     structure, test_structure = architecture.structure(inputs), architecture.structure(test_inputs)
-    moments = structure.moments(split.y.T)
+    moments = structure.moments(driving_targets(loss, structure.offset, split.y.T))
     basis = correlation_modes(architecture, moments, modes)
     if not len(basis.target):
         raise TaskError(
@@ -73,6 +76,8 @@ def data_problem(split: Split, architecture: Architecture, modes: int, source: s
         test_moments=test_structure.moments(split.y_test.T),
         modes=basis,
         initial_scale=np.ones((architecture.unit_size, 1)),
+        loss=loss,
+        labels=labels,
     )
 
 

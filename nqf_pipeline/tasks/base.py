@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.forms.losses import Labels, LossName
 from nqf_pipeline.forms.modes import ModeBasis
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.forms.structure import Structure
@@ -29,10 +30,14 @@ class Problem:
     test_targets: Float[Array, "outputs test_samples"]
     structure: Structure
     moments: Moments
+    """Of the training samples; under another loss than squared error, of the squared error with the same gradient at zero weights."""
     test_moments: Moments
     modes: ModeBasis
     initial_scale: Float[Array, "unit_size 1"]
     """Row profile of the initial weights (1 but for prescribed initial profiles), multiplied by sigma."""
+    loss: LossName = "squared_error"
+    labels: Labels | None = None
+    """What outputs mean where targets are labels; None: no accuracy is measured."""
 
 
 class Task(BaseModel):
@@ -46,6 +51,11 @@ class Task(BaseModel):
     @property
     def name(self) -> str:
         return str(getattr(self, "kind"))  # noqa: B009
+
+    @property
+    def loss_name(self) -> LossName:
+        """The loss that network and twin are trained with: squared error but for tasks with labels (`Labelled`)."""
+        return "squared_error"
 
     @abstractmethod
     def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
@@ -62,6 +72,22 @@ class Task(BaseModel):
     def warnings(self, architecture: Architecture) -> list[str]:
         """What a user should know before running this task on this architecture (modes that can never be learnt)."""
         return []
+
+
+class Labelled(Task):
+    """A task whose targets may be labels, so that other losses than squared error make sense."""
+
+    loss: LossName = Field(
+        default="squared_error",
+        description="`squared_error`; `logistic`, with labels 1 and -1; or `softmax_cross_entropy`, with one output for each class. "
+        "Under the last two the modes watched are those of the gradient at zero weights, and strength 1 is what squared error with "
+        "that gradient fits",
+        json_schema_extra={"absent": "squared_error"},
+    )
+
+    @property
+    def loss_name(self) -> LossName:
+        return self.loss
 
 
 class TaskError(InputError):

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from nqf_pipeline.forms.losses import Labels
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.arrays import Split, check_fit, data_problem, standardise
-from nqf_pipeline.tasks.base import Problem, Task, TaskError
+from nqf_pipeline.tasks.base import Labelled, Problem, TaskError
 from nqf_pipeline.tasks.readers import existing, read_csv, read_npz
 
 Array = Any
@@ -19,7 +20,7 @@ SPLIT_SEED = 20260813
 """The same samples are held out in every cell and study."""
 
 
-class File(Task):
+class File(Labelled):
     """Arrays with samples first: .npz with x, y and optionally x_test, y_test; or .csv with named target columns."""
 
     shared_data: ClassVar[bool] = True
@@ -38,14 +39,15 @@ class File(Task):
     scale: Literal["standard", "none"] = Field(
         default="standard",
         description="`standard`: the training mean of every input entry and target is removed, and one standard deviation of all inputs "
-        "and one of all targets divided out; `none`: as they are",
+        "and one of all targets divided out (labels of the other losses stay as they are); `none`: as they are",
     )
     modes: int = Field(default=4, ge=1, description="modes recorded at most")
 
     def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
         split = self._split()
         check_fit(split, architecture, self._source)
-        return data_problem(self._scaled(split), architecture, self.modes, self._source)
+        labels: dict[str, Labels] = {"logistic": "signs", "softmax_cross_entropy": "classes"}
+        return data_problem(self._scaled(split), architecture, self.modes, self._source, self.loss, labels.get(self.loss))
 
     def check(self, architecture: Architecture) -> None:
         split = self._split()
@@ -101,14 +103,25 @@ class File(Task):
         return Split(x[train], y[train], x[test], y[test])
 
     def _scaled(self, split: Split) -> Split:
+        if self.loss != "squared_error":
+            self._check_labels(np.concatenate([split.y, split.y_test]))
         if self.scale == "none":
             return split
         for name, values in (("inputs", split.x), ("targets", split.y)):
             if not (values != values[:1]).any():
                 raise TaskError(f"{self.path}: all training {name} are the same, so there is nothing to learn from them; check the file")
-        return Split(
-            standardise(split.x, split.x),
-            standardise(split.y, split.y),
-            standardise(split.x_test, split.x),
-            standardise(split.y_test, split.y),
-        )
+        x, x_test = standardise(split.x, split.x), standardise(split.x_test, split.x)
+        if self.loss != "squared_error":
+            return Split(x, split.y, x_test, split.y_test)
+        return Split(x, standardise(split.y, split.y), x_test, standardise(split.y_test, split.y))
+
+    def _check_labels(self, y: Array) -> None:
+        """Raise TaskError unless targets are what the loss understands."""
+        if self.loss == "logistic" and not np.isin(y, (-1.0, 1.0)).all():
+            found = ", ".join(f"{value:g}" for value in np.unique(y)[:4])
+            raise TaskError(f"{self.path}: loss logistic takes labels 1 and -1, and the targets hold {found}; recode them (0 becomes -1)")
+        if self.loss == "softmax_cross_entropy" and (y.shape[1] < 2 or (y < 0).any() or not np.allclose(y.sum(1), 1)):
+            raise TaskError(
+                f"{self.path}: loss softmax_cross_entropy takes one target for each class (at least two), 1 for a sample's own class and 0 "
+                f"for the others, or probabilities; the targets have {y.shape[1]} column(s) that do not add up to 1; write labels one-hot"
+            )
