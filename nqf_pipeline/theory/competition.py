@@ -42,7 +42,7 @@ def fixed_point(
     support = allowed.copy()
     while True:
         z = np.where(support, solve(within(interaction, support), np.where(support, rate, 0.0)), 0.0)
-        negative = z.min(-1, keepdims=True) < 0
+        negative = np.asarray(z.min(-1, keepdims=True) < 0)
         if not negative.any():
             return z
         support &= ~(negative & (np.arange(z.shape[-1]) == z.argmin(-1)[..., None]))
@@ -67,10 +67,11 @@ def lag(
     rate: Float[Array, "*cells"],
     height: Float[Array, "*cells"],
 ) -> Float[Array, "*cells"]:
-    """Flow time by which an invader passes half of its height later than a logistic one, because residents (z > 0) give way at finite rates.
+    """Flow time by which an invader passes half of its height later than a logistic one: residents (z > 0) give way at finite rates.
 
-    The residents' linear response to a logistic invader has a closed form: in an eigendirection of rate mu of diag(z) C they have followed
-    it, at half height, by the integral of exp(mu s) / (1 + exp(-g s)) up to 0, beta(1 + mu/g) / g with beta(x) = (psi((x+1)/2) - psi(x/2))/2.
+    The residents' linear response to a logistic invader has a closed form. In an eigendirection of rate mu of diag(z) C they have followed
+    it, at half height, by the integral of exp(mu s) / (1 + exp(-g s)) over s < 0, which is beta(1 + mu/g) / g with
+    beta(x) = (psi((x+1)/2) - psi(x/2)) / 2.
     """
     member = resident > 0
     pick = invader[..., None] == np.arange(resident.shape[-1])

@@ -1,16 +1,17 @@
-"""Saddle-to-saddle clock of feedforward layers with correlated inputs: no time steps, one walk over the plateaus.
+"""Saddle-to-saddle clock of feedforward layers with correlated inputs: no integration of weights, one walk over the plateaus.
 
-On plateau k the order parameter relaxes to R_k, the best one of rank k (theory: section 4, "The event clock",
-matrix form). Weights outside the k residents' directions in unit space are small and follow the linear flow of the residual E = K (G* - G):
-along its singular pairs, z gains 4 sigma per unit of time. The next event is when the straight line of ln z reaches
-the logarithm of its capacity, where the saturating curve passes half of it. Residents reach directions of small K slowly, at rates
-2 kappa h with kappa the eigenvalue of K and h the resident's own strength, so E is followed through that relaxation.
+On each plateau the residents relax together (`theory.residents`), towards the best order parameter of their rank. Weights outside the
+residents' directions in unit space are small and follow the linear flow of the residual E = K (G* - G): along its singular pairs, z gains
+4 sigma - 2 weight_decay per unit of time. The next event is when ln z reaches the logarithm of its capacity, where the saturating curve
+passes half of it (theory: section 4, "The event clock", matrix form).
+
+The walk is wrong where events overlap or residents are still on their way when the next one comes. Both are estimated along with it: the
+relative error of an event is what overlaps, in ln z, over the growth so far. Above `TRUSTED`, integrate the twin instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,86 +23,28 @@ from nqf_pipeline.forms.modes import ModeBasis
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.theory.growth import log_growth
 from nqf_pipeline.theory.ignition import crossing
+from nqf_pipeline.theory.residents import EMPTY, Landscape, Stretch
 
 Array = Any
-RANK_TOLERANCE = 1e-9
-"""Singular values below this share of the largest are rounding, not modes."""
 FIRST_INTERVAL, WIDENING = 0.25, 1.4
 """The residual is held constant over intervals that start at this share of the fastest growth time and widen by this factor."""
-MOST_INTERVALS = 60
+MOST_CHANGE, MOST_HALVINGS = 0.1, 12
+"""Residents may change by this share of their size within one interval."""
+MOST_INTERVALS = 120
 MINOR = 0.05
 """Pairs whose height is below this share of the largest one are fluctuations of the residual, not the next mode."""
-STRETCH_POINTS = 200
 RELAXATION, RELAXATION_POINTS = 8, 100
 """A strength is looked for up to this many times the last event's step: residents relax slowly where inputs are ill-conditioned."""
+TRUSTED = 0.03
+"""Relative error, as estimated, up to which the walk is taken."""
 
 
 @dataclass(frozen=True)
-class Metric:
-    """K of a "left" structure in its eigenbasis, with the minima of the loss at each rank."""
-
-    moments: Moments
-
-    @cached_property
-    def eigen(self) -> tuple[Array, Array]:
-        values, axes = np.linalg.eigh(self.moments.operator)
-        return np.where(values > 1e-12 * values[-1], values, 0.0), axes
-
-    def ranked(self, most: int) -> list[Array]:
-        """R_0 = 0, R_1, ...: K^(-1/2) times the truncations of K^(1/2) G*, at most `most` of them after R_0."""
-        values, axes = self.eigen
-        root = np.sqrt(values)
-        inverse = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
-        left, size, right = np.linalg.svd(root[:, None] * (axes.T @ self.moments.optimum), full_matrices=False)
-        count = min(most, int(np.sum(size > RANK_TOLERANCE * max(size[0], 1e-300))))
-        terms = [np.outer(axes @ (inverse * left[:, k]), size[k] * right[k]) for k in range(count)]
-        return list(np.cumsum([np.zeros_like(self.moments.optimum), *terms], axis=0))
-
-
-@dataclass(frozen=True)
-class Plateau:
-    """From `step` on the order parameter relaxes towards the rank-k minimum `goal`, from goal + left gap right^T.
-
-    Along the output direction v_j of resident j, G v_j relaxes at rate 2 kappa_i h_j in the eigenbasis of K, with h_j = |G v_j| the
-    resident's present strength: in the stretched time theta_j = integral of h_j dt the relaxation is exponential.
-    """
+class Interval:
+    """A stretch of the residents' flow, from `step` on."""
 
     step: float
-    goal: Float[Array, "rows columns"]
-    gap: Float[Array, "kappas residents"]
-    metric: Metric
-    right: Float[Array, "columns residents"]
-
-    @classmethod
-    def after(cls, step: float, goal: Array, reached: Array, metric: Metric) -> Plateau:
-        """The plateau that begins with G = reached."""
-        _, strength, right = np.linalg.svd(goal, full_matrices=False)
-        right = right[strength > RANK_TOLERANCE * max(strength[0], 1e-300)].T
-        return cls(step, goal, metric.eigen[1].T @ (reached - goal) @ right, metric, right)
-
-    def orders(self, times: Float[Array, "times"]) -> Float[Array, "times rows columns"]:
-        """G after flow times on this plateau."""
-        values, axes = self.metric.eigen
-        stretched = np.empty((len(times), 1, self.gap.shape[1]))
-        for j, clock in enumerate(self._clocks):
-            stretched[:, 0, j] = np.interp(times, clock, self._stretched)
-        return self.goal + axes @ (self.gap * np.exp(-2 * values[:, None] * stretched)) @ self.right.T
-
-    @cached_property
-    def _stretched(self) -> Float[Array, "points"]:
-        values = self.metric.eigen[0]
-        ends = (1e-2 / values.max(), 1e2 / values[values > 0].min())
-        return np.concatenate([[0.0], np.geomspace(*ends, STRETCH_POINTS)])
-
-    @cached_property
-    def _clocks(self) -> Float[Array, "residents points"]:
-        """Flow time at the points of stretched time, by the trapezoidal rule."""
-        values, axes = self.metric.eigen
-        decay = np.exp(-2 * self._stretched[:, None] * values)
-        columns = axes.T @ self.goal @ self.right + decay[..., None] * self.gap
-        slowness = 1 / np.maximum(np.linalg.norm(columns, axis=1), 1e-300)
-        steps = np.diff(self._stretched)[:, None] * (slowness[1:] + slowness[:-1]) / 2
-        return np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, 0)]).T
+    stretch: Stretch
 
 
 @dataclass(frozen=True)
@@ -112,13 +55,15 @@ class Invader:
     saturated: Float[Array, "rows columns"]
     rate: float
     """Growth of ln z in flow time."""
+    plateau: Float[Array, "rows columns"]
+    """G of the residents, where their plateau ends."""
 
 
 @dataclass(frozen=True)
 class EventClock:
-    """Plateaus in order, the first from step 0 with G = 0, and the invaders that begin the others."""
+    """The residents' path in intervals, the first from step 0 with G = 0, and the invaders that join them."""
 
-    plateaus: list[Plateau]
+    intervals: list[Interval]
     invaders: list[Invader]
     time_scale: float
 
@@ -126,6 +71,11 @@ class EventClock:
     def step(self) -> Float[Array, "events"]:
         """Steps of the events."""
         return np.array([invader.step for invader in self.invaders])
+
+    @property
+    def plateaus(self) -> list[Float[Array, "rows columns"]]:
+        """G where each event finds it, and in the end."""
+        return [*(invader.plateau for invader in self.invaders), self.intervals[-1].stretch.order]
 
     def ignition(self, modes: ModeBasis) -> Float[Array, "modes"]:
         """Step at which each watched strength reaches one half; inf where it does not, however long residents relax."""
@@ -137,14 +87,14 @@ class EventClock:
         return np.where(np.isnan(found), np.inf, found)
 
     def orders(self, step_number: Float[Array, "records"]) -> Float[Array, "records rows columns"]:
-        """G at these steps: the plateaus' relaxation, with each invader's jump replaced by its logistic growth."""
+        """G at these steps: the residents' path, with each invader's jump replaced by its logistic growth."""
         steps = np.asarray(step_number, float)
-        starts = np.array([plateau.step for plateau in self.plateaus])
+        starts = np.array([interval.step for interval in self.intervals])
         current = np.searchsorted(starts, steps, side="right") - 1
-        orders = np.empty((len(steps), *self.plateaus[0].goal.shape))
+        orders = np.empty((len(steps), *self.intervals[0].stretch.order.shape))
         for k in np.unique(current):
             here = current == k
-            orders[here] = self.plateaus[k].orders((steps[here] - starts[k]) * self.time_scale)
+            orders[here] = self.intervals[k].stretch.after((steps[here] - starts[k]) * self.time_scale)
         for invader in self.invaders:
             away = (steps - invader.step) * self.time_scale * invader.rate
             share = np.where(away < 0, 1, -1) * expit(-np.abs(away))
@@ -154,18 +104,122 @@ class EventClock:
 
 def event_clock(moments: Moments, factors: tuple[Array, Array], optimizer: Optimizer, most: int) -> EventClock:
     """Walk at most `most` events of a "left" structure from initial factors (Z1, Z2)."""
-    metric = Metric(moments)
-    goals = metric.ranked(min(most, factors[0].shape[1]))
-    small = Small.start(factors)
-    clock = EventClock([Plateau.after(0.0, goals[0], goals[0], metric)], [], optimizer.time_scale)
-    for after in goals[1:]:
-        invader = small.next_invader(clock, moments, optimizer)
-        if invader is None:
-            break
-        reached = clock.orders([invader.step])[0] + invader.saturated
-        clock.plateaus.append(Plateau.after(invader.step, after, reached, metric))
-        clock.invaders.append(invader)
-    return clock
+    walker = Walker(Landscape(moments, optimizer.weight_decay), optimizer, Small.start(factors), np.zeros_like(moments.optimum))
+    most = min(most, factors[0].shape[1], int(np.sum(np.linalg.svd(moments.linear, compute_uv=False) > EMPTY)))
+    while len(walker.invaders) < most and walker.next_event():
+        pass
+    walker.settle()
+    return EventClock(walker.intervals, walker.invaders, optimizer.time_scale)
+
+
+@dataclass(frozen=True)
+class Growing:
+    """The singular pairs of a residual, as invaders."""
+
+    left: Float[Array, "rows pairs"]
+    right: Float[Array, "pairs columns"]
+    size: Float[Array, "pairs"]
+    gain: Float[Array, "pairs"]
+    """Of ln z per step."""
+    height: Float[Array, "pairs"]
+    """Of the best multiple of a pair by itself."""
+    modes: Float[Array, "pairs degrees"]
+    """p_k, their vectors in unit space."""
+    learnt: float
+    """Size of what the residents hold."""
+
+    @classmethod
+    def of(cls, landscape: Landscape, order: Array, small: Small, optimizer: Optimizer) -> Growing:
+        left, size, right = np.linalg.svd(landscape.residual(order), full_matrices=False)
+        curvature = np.einsum("ak,ak->k", left, landscape.moments.operator @ left)
+        height = (size - landscape.weight_decay / 2) / np.where(curvature > 0, curvature, np.inf)
+        modes = (left.T @ small.first + right @ small.second) / np.sqrt(2.0)
+        return cls(left, right, size, log_growth(4 * size, optimizer), height, modes, float(np.linalg.norm(order)))
+
+    @property
+    def need(self) -> Float[Array, "pairs"]:
+        """Growth of ln z still missing; inf for pairs that do not rise."""
+        rises = (self.gain > 0) & (self.height >= MINOR * self.height.max()) & (self.height > 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            need = np.log(2 * self.height) - np.log((self.modes**2).sum(1))
+        # A weak pair that starts above its capacity is a remnant of the residual; only the strongest may ignite at once.
+        at_once = (np.arange(len(need)) == 0) & (self.height >= MINOR * self.learnt)
+        return np.where(rises & ((need > 0) | at_once), np.maximum(need, 0), np.inf)
+
+    @property
+    def waits(self) -> Float[Array, "pairs"]:
+        """Steps until each ignites, were the residual to stay."""
+        return np.where(np.isfinite(self.need), self.need, np.inf) / np.where(self.gain > 0, self.gain, 1.0)
+
+
+@dataclass
+class Walker:
+    """Where the walk stands."""
+
+    landscape: Landscape
+    optimizer: Optimizer
+    small: Small
+    order: Float[Array, "rows columns"]
+    now: float = 0.0
+    intervals: list[Interval] = field(default_factory=list)
+    invaders: list[Invader] = field(default_factory=list)
+
+    def next_event(self) -> bool:
+        """Follow residents and small weights up to the next event; False if there is none."""
+        interval = 0.0
+        for _ in range(MOST_INTERVALS):
+            stretch = Stretch(self.landscape, self.order, len(self.invaders))
+            fastest = self._growing(self.order).gain[0]
+            if fastest <= 0:
+                return False
+            interval = self._bounded(stretch, max(interval * WIDENING, FIRST_INTERVAL / fastest))
+            growing = self._growing(self._after(stretch, interval / 2))
+            first = int(np.argmin(growing.waits))
+            wait = float(growing.waits[first])
+            self._take(stretch, min(wait, interval))
+            self.small.advance(growing, min(wait, interval))
+            if wait <= interval:
+                self._join(growing, first)
+                return True
+        return False
+
+    def settle(self) -> None:
+        """Follow the residents alone for as long as strengths are looked for."""
+        end, interval = RELAXATION * self.now, 0.0
+        for _ in range(MOST_INTERVALS):
+            stretch = Stretch(self.landscape, self.order, len(self.invaders))
+            interval = self._bounded(stretch, max(interval * WIDENING, end / 1e4, 1.0))
+            self._take(stretch, interval)
+            if self.now >= end:
+                return
+
+    def _growing(self, order: Array) -> Growing:
+        return Growing.of(self.landscape, order, self.small, self.optimizer)
+
+    def _after(self, stretch: Stretch, steps: float) -> Array:
+        return stretch.after(np.array([steps * self.optimizer.time_scale]))[0]
+
+    def _bounded(self, stretch: Stretch, interval: float) -> float:
+        """The longest interval, by halving, within which the residents change little."""
+        size = np.linalg.norm(stretch.order)
+        for _ in range(MOST_HALVINGS):
+            if np.linalg.norm(self._after(stretch, interval) - stretch.order) <= MOST_CHANGE * size:
+                break
+            interval /= 2
+        return interval
+
+    def _take(self, stretch: Stretch, steps: float) -> None:
+        self.intervals.append(Interval(self.now, stretch))
+        self.order = stretch.end(steps * self.optimizer.time_scale)
+        self.now += steps
+
+    def _join(self, growing: Growing, first: int) -> None:
+        """The invader becomes a resident at its full height, and its direction in unit space is taken."""
+        saturated = growing.height[first] * np.outer(growing.left[:, first], growing.right[first])
+        rate = 4 * growing.size[first] - 2 * self.landscape.weight_decay
+        self.invaders.append(Invader(self.now, saturated, rate, self.order))
+        self.order = self.order + saturated
+        self.small.remove(growing.modes[first])
 
 
 @dataclass
@@ -183,43 +237,17 @@ class Small:
             rows = np.asarray(np.linalg.qr(rows.T, mode="r")).T
         return cls(rows[: len(factors[0])], rows[len(factors[0]) :])
 
-    def next_invader(self, clock: EventClock, moments: Moments, optimizer: Optimizer) -> Invader | None:
-        """Follow the linear flow to the next event, None if there is none; the invader's direction is then removed.
-
-        An invader's height is that of the best multiple of its own singular pair; much lower pairs than the highest are no events.
-        """
-        now, interval = clock.plateaus[-1].step, 0.0
-        for _ in range(MOST_INTERVALS):
-            left, size, right = np.linalg.svd(moments.act(moments.optimum - clock.orders([now + interval / 2])[0]), full_matrices=False)
-            gain = log_growth(4 * size, optimizer)
-            if gain[0] <= 0:
-                return None
-            interval = max(interval * WIDENING, FIRST_INTERVAL / gain[0])
-            height = size / np.einsum("ak,ak->k", left, moments.operator @ left)
-            modes = (left.T @ self.first + right @ self.second) / np.sqrt(2.0)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                need = np.log(2 * height) - np.log((modes**2).sum(1))
-                # A weak pair that starts above its capacity is a remnant of the residual; only the strongest may ignite at once.
-                rises = (gain > 0) & (height >= MINOR * height.max()) & ((need > 0) | (np.arange(len(need)) == 0))
-                wait = np.where(rises, np.maximum(need, 0) / gain, np.inf)
-            first = int(np.argmin(wait))
-            step = min(wait[first], interval)
-            self._advance(left, right, modes, gain, step)
-            now += step
-            if wait[first] <= interval:
-                self._remove(modes[first])
-                return Invader(now, height[first] * np.outer(left[:, first], right[first]), 4 * size[first])
-        return None
-
-    def _advance(self, left: Array, right: Array, modes: Array, gain: Array, steps: float) -> None:
+    def advance(self, growing: Growing, steps: float) -> None:
         """The linear flow over some steps: symmetric parts of each singular pair grow, antisymmetric ones decay."""
+        left, right, gain = growing.left, growing.right, growing.gain
         others = (left.T @ self.first - right @ self.second) / np.sqrt(2.0)
-        grown = (np.exp(gain * steps / 2) - 1)[:, None] * modes / np.sqrt(2.0)
+        grown = (np.exp(gain * steps / 2) - 1)[:, None] * growing.modes / np.sqrt(2.0)
         decayed = (np.exp(-gain * steps / 2) - 1)[:, None] * others / np.sqrt(2.0)
         self.first = self.first + left @ (grown + decayed)
         self.second = self.second + right.T @ (grown - decayed)
 
-    def _remove(self, direction: Float[Array, "degrees"]) -> None:
+    def remove(self, direction: Float[Array, "degrees"]) -> None:
+        """Take a direction out of unit space."""
         unit = direction / np.linalg.norm(direction)
         self.first = self.first - np.outer(self.first @ unit, unit)
         self.second = self.second - np.outer(self.second @ unit, unit)

@@ -69,7 +69,8 @@ def ignition_steps(architecture: Architecture, problem: Problem, optimizer: Opti
         return _relaxed_steps(architecture, problem, optimizer, sigma)
     rate, interaction, profile = interacting_modes(architecture, problem)
     seed = np.log(sigma**2 * profile * low_chi2(np.array(architecture.degrees)))
-    steps = invasion_steps(rate, interaction, seed, optimizer)
+    # A wait needs no corrections; for a symmetric G, whose other directions the modes leave out, they would be spurious.
+    steps = invasion_steps(rate, interaction, seed, optimizer, corrected=False)
     if architecture.pairing == "rowwise":
         return steps
     return steps[: len(basis.target)] * (CROWDING_SLACK if architecture.positive else 1.0)

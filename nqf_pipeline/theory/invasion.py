@@ -4,10 +4,10 @@ On each plateau the residents S sit at z_S = C_SS^-1 r_S and every other mode gr
 so ln z_k is piecewise linear. The next event is the first mode to reach the logarithm of its own capacity as an invader,
 where the saturating curve passes half of it; residents driven out leave (theory: section 4, "The event clock").
 
-Three corrections to that walk need no time steps either. All follow from ln z_i(t) = ln z_i(0) + r_i t - sum_j C_ij integral of z_j dt, which is exact:
+Three corrections need no time steps either. They follow from ln z_i(t) = ln z_i(0) + r_i t - sum_j C_ij integral of z_j dt, which is exact:
 
-- *Shift.* Let X_j be the integral of z_j minus its step at the event. Members j of the new plateau T know their ln z on both sides, so
-  sum_l C_jl X_l = -ln(z_j after / z_j before), and 0 for the invader: one solve gives X, and every small mode's line moves by -sum_l C_il X_l.
+- *Shift.* Let X_j be the integral of z_j minus its step at the event. Members j of the new plateau know their ln z on both sides, so
+  sum_l C_jl X_l = -ln(z_j after / z_j before), and 0 for the invader. One solve gives X; small modes' lines move by -sum_l C_il X_l.
 - *Company.* Modes that are small but growing slow an invader by C_kj z_j / g_j in ln z.
 - *Lag.* Residents give way at finite rates, so an invader passes its half later than a logistic one (`competition.lag`).
 
@@ -86,6 +86,7 @@ class Setting:
     rate: Float[Array, "cells modes"]
     interaction: Float[Array, "cells modes modes"]
     optimizer: Optimizer
+    corrected: bool = True
 
     def gain(self, invasion: Float[Array, "..."]) -> Float[Array, "..."]:
         """Growth of ln z per step; decay is in these rates already, and log_growth takes it off again."""
@@ -96,10 +97,14 @@ class Setting:
 
 
 def walk(
-    rate: Float[Array, "cells modes"], interaction: Float[Array, "cells modes modes"], log_seed: Float[Array, "cells modes"], optimizer: Optimizer
+    rate: Float[Array, "cells modes"],
+    interaction: Float[Array, "cells modes modes"],
+    log_seed: Float[Array, "cells modes"],
+    optimizer: Optimizer,
+    corrected: bool = True,
 ) -> Walk:
-    """Follow all cells from their seeds until nothing grows any more."""
-    setting = Setting(np.asarray(rate) - 2 * optimizer.weight_decay, np.asarray(interaction), optimizer)
+    """Follow all cells from their seeds until nothing grows any more; `corrected` for shift, company and lag."""
+    setting = Setting(np.asarray(rate) - 2 * optimizer.weight_decay, np.asarray(interaction), optimizer, corrected)
     nothing, never = np.zeros(setting.rate.shape), np.full(setting.rate.shape, np.inf)
     state = State(nothing[:, 0], nothing, np.array(log_seed, float), nothing, nothing, never[:, 0])
     found = Walk(never, nothing, nothing)
@@ -112,10 +117,14 @@ def walk(
 
 
 def invasion_steps(
-    rate: Float[Array, "modes"], interaction: Float[Array, "modes modes"], log_seed: Float[Array, "modes"], optimizer: Optimizer
+    rate: Float[Array, "modes"],
+    interaction: Float[Array, "modes modes"],
+    log_seed: Float[Array, "modes"],
+    optimizer: Optimizer,
+    corrected: bool = True,
 ) -> Float[Array, "modes"]:
     """Step at which each mode of one cell first ignites; inf for modes that never do."""
-    return np.asarray(walk(rate[None], interaction[None], np.asarray(log_seed)[None], optimizer).step[0])
+    return np.asarray(walk(rate[None], interaction[None], np.asarray(log_seed)[None], optimizer, corrected).step[0])
 
 
 @dataclass(frozen=True)
@@ -143,7 +152,8 @@ class Invaders:
         waits = np.where(rises, np.maximum(log_height - state.log_z, 0) / gain, np.inf)
         first = waits.argmin(1)
         alone = cls(setting, invasion, gain, rises, log_height, first, waits.min(1))
-        slowed = np.maximum(alone.own(log_height - state.log_z) + alone.company(state), 0) / alone.own(gain)
+        company = alone.company(state) if setting.corrected else 0.0
+        slowed = np.maximum(alone.own(log_height - state.log_z) + company, 0) / alone.own(gain)
         return replace(alone, wait=np.where(np.isfinite(alone.wait), slowed, np.inf))
 
     def own(self, array: Float[Array, "cells modes"]) -> Float[Array, "cells"]:
@@ -168,7 +178,7 @@ class Invaders:
         resident, pick = state.z > 0, (np.arange(state.z.shape[1]) == self.first[:, None]) & goes[:, None]
         log_z = np.where(resident, state.log_z, state.log_z + np.where(self.rises, self.gain, self._decline) * waited[:, None])
         now = state.now + waited
-        settled = np.where(goes[:, None], fixed_point(self.setting.rate, self.setting.interaction, resident | pick), state.z)
+        settled: Array = np.where(goes[:, None], fixed_point(self.setting.rate, self.setting.interaction, resident | pick), state.z)
         shift, gone = self._shift(state.z, settled, pick), resident & (settled <= 0)
         log_z = np.where(gone, np.log(np.where(resident, state.z, 1.0)), log_z) + shift
         unsure, timing = self._uncertainty(state, settled, waited, log_z - shift)
@@ -189,6 +199,8 @@ class Invaders:
 
     def _shift(self, before: Array, settled: Array, pick: Array) -> Float[Array, "cells modes"]:
         """-C X: by how much the transition moves the line of each small mode; a resident driven out is taken to decay from its step on."""
+        if not self.setting.corrected:
+            return np.zeros_like(settled)
         member, stays = settled > 0, (settled > 0) & (before > 0) & ~pick
         known = np.where(stays, -np.log(np.where(stays, settled, 1.0) / np.where(stays, before, 1.0)), 0.0)
         excess = np.where(member, solve(within(self.setting.interaction, member), known), 0.0)
@@ -198,7 +210,8 @@ class Invaders:
         """(errors of ln z on the next plateau, error of this event in flow time)."""
         matrix, rate = np.abs(self.setting.interaction), np.where(np.isfinite(self.wait), self.own(self.invasion), 1.0)
         scale = self.setting.optimizer.time_scale
-        unsure = state.unsure + np.abs(state.moved) * np.exp(-np.minimum(state.relaxing * waited * scale, 700.0))[:, None]
+        relaxed = np.where(np.isfinite(state.relaxing), state.relaxing, 0.0) * waited * scale
+        unsure = state.unsure + np.abs(state.moved) * np.exp(-np.minimum(relaxed, 700.0))[:, None]
         close = np.where(self._others, np.exp(np.minimum(log_z - self.log_height, 0.0)), 0.0)
         speed = np.where(self.rises, self.invasion, 1.0)
         height, mine = np.exp(self.own(self.log_height)), self.first[:, None, None]
@@ -214,7 +227,7 @@ class Invaders:
     def _recorded(self, found: Walk, state: State, pick: Array, now: Array, settled: Array, timing: Array) -> Walk:
         goes = np.isfinite(self.wait)
         rate, height = (np.where(goes, self.own(array), 1.0) for array in (self.invasion, np.exp(self.log_height)))
-        behind = lag(state.z, self.setting.interaction, self.first, rate, height)
+        behind = lag(state.z, self.setting.interaction, self.first, rate, height) if self.setting.corrected else np.zeros_like(rate)
         steps_per_time = rate / np.where(goes, self.own(self.gain), 1.0)
         step = np.where(goes, now + behind * steps_per_time, np.inf)
         error = (timing + behind**2 * rate / 2) * steps_per_time / np.maximum(step, 1e-300)

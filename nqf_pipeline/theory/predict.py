@@ -128,9 +128,9 @@ def _event_prediction(cell: CellInputs) -> tuple[EventClock, TierCurve, Float[Ar
     ignition, late = crossing(cell.step_number, strength), clock.ignition(basis)
     ignition = np.where(np.isnan(ignition) & (late > cell.step_number[-1]), late, ignition)
     loss = np.array([problem.moments.loss(order) for order in orders])
-    # The plateau before the first one on which the mode is at half strength or more.
-    reached = np.array([basis.strength(plateau.goal) >= FRACTION for plateau in clock.plateaus])
-    before = np.array([problem.moments.loss(plateau.goal) for plateau in clock.plateaus])[np.maximum(reached.argmax(0) - 1, 0)]
+    # The plateau before the first one at whose end the mode is at half strength or more.
+    reached = np.array([basis.strength(plateau) >= FRACTION for plateau in clock.plateaus])
+    before = np.array([problem.moments.loss(plateau) for plateau in clock.plateaus])[np.maximum(reached.argmax(0) - 1, 0)]
     return clock, TierCurve(strength, loss, ignition), np.where(reached.any(0), before, np.nan)
 
 

@@ -54,7 +54,7 @@ def measure(architecture: Architecture, problem: Problem, optimizer: Optimizer) 
     return {
         "whiteness_defect": whiteness_defect(moments),
         "off_diagonal_share": off_diagonal_share(moments),
-        "event_clock": float(_has_event_clock(architecture, moments, optimizer)),
+        "event_clock": float(_has_event_clock(architecture, moments)),
         "orthogonal_samples": float(is_orthogonal_samples(problem)),
         "positive_targets": float(np.mean(problem.modes.target > 0)),
         "smooth": float(architecture.smooth),
@@ -65,10 +65,9 @@ def measure(architecture: Architecture, problem: Problem, optimizer: Optimizer) 
     }
 
 
-def _has_event_clock(architecture: Architecture, moments: Moments, optimizer: Optimizer) -> bool:
-    """Correlated feedforward layers; weight decay moves the plateaus, which then have no closed form."""
-    feedforward = moments.kind == "left" and not architecture.positive
-    return feedforward and whiteness_defect(moments) > ROUNDING and optimizer.weight_decay == 0
+def _has_event_clock(architecture: Architecture, moments: Moments) -> bool:
+    """Correlated feedforward layers."""
+    return moments.kind == "left" and not architecture.positive and whiteness_defect(moments) > ROUNDING
 
 
 def whiteness_defect(moments: Moments) -> float:

@@ -176,12 +176,12 @@ def test_correlated_layers_get_the_event_tier_with_loss_and_plateaus() -> None:
     prediction, twin = predict([inputs])[0], integrate(inputs)
     assert list(prediction.tiers) == ["event"]
     event = prediction.tiers["event"]
-    np.testing.assert_allclose(event.ignition, twin.ignition, rtol=0.1)
+    np.testing.assert_allclose(event.ignition, twin.ignition, rtol=0.04)
     loss = twin.loss[inputs.step_number]
     assert np.median(np.abs(np.log(event.loss / loss))) < 0.05
     assert prediction.plateau_loss is not None
     assert prediction.plateau_loss[0] == pytest.approx(loss[0], rel=0.01)
-    assert np.all(np.diff(prediction.plateau_loss) < 0)
+    assert np.all(np.diff(prediction.plateau_loss) <= 0)
 
 
 @pytest.mark.parametrize(

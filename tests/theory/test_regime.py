@@ -71,9 +71,9 @@ def test_defects_measure_what_they_say(rng: np.random.Generator) -> None:
     assert off_diagonal_share(moments) == pytest.approx(np.linalg.norm(off) / np.linalg.norm(moments.operator))
 
 
-def test_the_event_clock_needs_correlations_and_no_decay(rng: np.random.Generator) -> None:
+def test_the_event_clock_needs_correlations_and_steps_in_the_linear_span(rng: np.random.Generator) -> None:
     correlated, white = (Teacher(inputs=kind).problem(MLP(), rng) for kind in ("correlated", "white"))
     assert regime(MLP(), correlated, GD).evented
-    assert not regime(MLP(), correlated, Optimizer(weight_decay=0.01)).evented
+    assert regime(MLP(), correlated, Optimizer(weight_decay=0.01)).evented
     assert not regime(MLP(), correlated, ADAM).evented
     assert not regime(MLP(), white, GD).evented
