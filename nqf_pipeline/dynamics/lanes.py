@@ -12,7 +12,7 @@ from nqf_pipeline.forms.modes import ModeBasis
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.forms.structure import Structure
 from nqf_pipeline.models.base import Architecture
-from nqf_pipeline.tasks.base import Problem
+from nqf_pipeline.tasks.base import Population, Problem
 
 Array = Any
 
@@ -32,6 +32,8 @@ class Data(NamedTuple):
     train: Split
     test: Split
     modes: ModeBasis
+    population: Population | None = None
+    """Where every batch is drawn from anew; None where batches are samples of the training split."""
 
 
 class Hyper(NamedTuple):
@@ -66,10 +68,11 @@ def hyper_of(optimizer: Optimizer) -> Hyper:
     return Hyper(*(np.float64(getattr(optimizer, name)) for name in Hyper._fields))
 
 
-def data_of(architecture: Architecture, problem: Problem, *, samples_needed: bool) -> Data:
+def data_of(architecture: Architecture, problem: Problem, *, samples_needed: bool, fresh: bool = False) -> Data:
     """A problem as one lane's data. Without `samples_needed` (an exactly quadratic module on the full batch) only its moments.
 
     The twin reads test samples where moments do not tell: other losses than squared error, and accuracy.
+    `fresh` is for batches that are drawn anew.
     """
     tested = problem.labels is not None or problem.loss != "squared_error"
     test_structure = architecture.structure(problem.test_inputs) if tested else None
@@ -80,4 +83,4 @@ def data_of(architecture: Architecture, problem: Problem, *, samples_needed: boo
         return Data(train, test, problem.modes)
     train = Split(architecture.encode(problem.inputs), problem.targets, problem.structure, problem.moments)
     test = Split(architecture.encode(problem.test_inputs), problem.test_targets, test_structure, problem.test_moments)
-    return Data(train, test, problem.modes)
+    return Data(train, test, problem.modes, problem.population if fresh else None)

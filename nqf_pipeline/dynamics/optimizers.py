@@ -41,6 +41,12 @@ class Optimizer(BaseModel):
     batch_size: int | None = Field(
         default=None, ge=1, description="samples per step, drawn at random; null for the full batch (needed by `sgd`, refused by `gd`)"
     )
+    fresh: bool = Field(
+        default=False,
+        description="online: every batch is drawn anew from the task's distribution, no sample is seen twice; the task's own samples "
+        "are held out (needs `batch_size`, and a task that can draw: teacher, teacher_network)",
+        json_schema_extra={"absent": False},
+    )
     beta1: float = Field(default=0.9, ge=0, lt=1, description="Adam: decay of the first moment")
     beta2: float = Field(default=0.999, ge=0, lt=1, description="Adam: decay of the second moment")
     eps: float = Field(
@@ -56,6 +62,10 @@ class Optimizer(BaseModel):
             raise ValueError("sgd needs `batch_size`; for the full batch use `kind: gd`")
         if self.kind == "gd" and self.batch_size is not None:
             raise ValueError("gd uses the full batch; with `batch_size` use `kind: sgd`")
+        if self.fresh and self.batch_size is None:
+            raise ValueError(
+                "`fresh` draws a new batch at every step, so it needs `batch_size`; without it the full batch is used: remove `fresh`"
+            )
         return self
 
     def _neutral(self, field: str) -> Any:

@@ -23,6 +23,7 @@ from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Split
 from nqf_pipeline.dynamics.losses import LOSSES, accuracy
 from nqf_pipeline.forms.losses import Labels, LossName
 from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.tasks.base import Population
 
 Array = Any
 Executable = Callable[..., Record]
@@ -87,7 +88,7 @@ class Program:
         start = [_Run(weights, update.init(weights)) for _ in objectives]
 
         def one_step(step: Array, runs: list[_Run]) -> list[_Run]:
-            batch = self._batch(data.train, key, step)
+            batch = self.batch(data, key, step)
             return [_advance(update, lambda w, f=objective: f(w, batch), run) for objective, run in zip(objectives, runs, strict=True)]
 
         def to_next_record(runs: list[_Run], bounds: tuple[Array, Array]) -> tuple[list[_Run], Record]:
@@ -97,12 +98,21 @@ class Program:
         _, rest = jax.lax.scan(to_next_record, start, (steps[:-1], steps[1:]))
         return jax.tree.map(lambda first, later: jnp.concatenate([first[None], later]), self._record(data, start), rest)
 
-    def _batch(self, split: Split, key: Array, step: Array) -> Split:
+    def batch(self, data: Data, key: Array, step: Array) -> Split:
+        """What network and twin see at a step: everything, samples drawn from the training split, or fresh ones."""
+        split = data.train
         if self.batch_size is None:
             return split
+        if data.population is not None:
+            return self._fresh(data.population, split, jax.random.fold_in(key, step), self.batch_size)
         index = batch_index(key, step, self.batch_size, split.targets.shape[-1])
         structure = None if split.structure is None else split.structure.take(index)
         return Split(split.encoded[..., index], split.targets[..., index], structure, split.moments)
+
+    def _fresh(self, population: Population, split: Split, key: Array, size: int) -> Split:
+        inputs = jax.random.normal(key, (*self.architecture.input_shape, size), split.targets.dtype)
+        structure = self.architecture.structure(inputs).like(inputs)
+        return Split(self.architecture.encode(inputs), population.label(inputs), structure, split.moments)
 
     def _network_objective(self, weights: Array, batch: Split) -> Float[Array, ""]:
         return self._loss(self.architecture.network(weights, batch.encoded), batch.targets)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -60,6 +60,11 @@ class Structure(ABC):
     def take(self, index: Array) -> Structure:
         """The same structure at a subset of the samples (a minibatch)."""
         return replace(self, **{f.name: getattr(self, f.name)[..., index] for f in fields(self)})
+
+    def like(self, array: Array) -> Self:
+        """The same structure in the precision (and kind, NumPy or JAX) of an array."""
+        xp = namespace(array)
+        return replace(self, **{f.name: xp.asarray(getattr(self, f.name), dtype=array.dtype) for f in fields(self)})
 
     @property
     def samples(self) -> int:

@@ -46,6 +46,9 @@ class Architecture(BaseModel):
     gaussian_inputs: ClassVar[bool] = True
     """`draw_inputs` is standard normal; otherwise inputs have a form of their own (one-hot), which no linear map keeps."""
 
+    streams: ClassVar[bool] = True
+    """`structure` can be written down inside a compiled program, so that every training step may draw new samples."""
+
     width: int = Field(default=64, ge=1, description="number of units (hidden neurons, heads, kernels, experts)")
 
     @property

@@ -41,6 +41,7 @@ class Custom(Architecture):
 
     positive = True
     sees_all = False
+    streams = False
 
     kind: Literal["custom"] = "custom"
     path: str = Field(

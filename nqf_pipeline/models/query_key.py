@@ -63,10 +63,11 @@ class FixedReadoutAttention(Architecture):
 
     def structure(self, inputs: Array) -> BilinearStructure:
         """u_o = Sigma_X c_o with Sigma_X the covariance over tokens, f(0) = heads * c_o^T x_avg."""
-        seen = np.tensordot(self.readouts, inputs, axes=1)
+        xp = namespace(inputs)
+        seen = xp.tensordot(xp.asarray(self.readouts, dtype=inputs.dtype), inputs, axes=1)
         centred = inputs - inputs.mean(1, keepdims=True)
-        left = np.einsum("dnm,onm->odm", centred, seen, optimize=True) / self.tokens
-        return BilinearStructure(self.heads * seen.mean(1), left, inputs[:, -1] / np.sqrt(self.degrees / self.heads))
+        left = xp.einsum("dnm,onm->odm", centred, seen, optimize=True) / self.tokens
+        return BilinearStructure(self.heads * seen.mean(1), left, inputs[:, -1] / (self.degrees / self.heads) ** 0.5)
 
 
 class QueryKey(FixedReadoutAttention):

@@ -55,7 +55,8 @@ def assemble(cells: Sequence[Cell], lane_width: int) -> tuple[LaneGroup, list[Da
     """Lane-stacked arguments, padded to the lane width with copies of the last cell so that every call has one shape."""
     program = program_of(cells[0])
     problems = [problem_of(cell) for cell in cells]
-    data = [data_of(cell.architecture, p, samples_needed=program.reads_samples) for cell, p in zip(cells, problems, strict=True)]
+    needed = program.reads_samples
+    data = [data_of(c.architecture, p, samples_needed=needed, fresh=c.optimizer.fresh) for c, p in zip(cells, problems, strict=True)]
     pad = lane_width - len(cells)
     lanes, lane_data = [*cells, *[cells[-1]] * pad], [*data, *[data[-1]] * pad]
     weights = [initial_weights(cell) for cell in cells]

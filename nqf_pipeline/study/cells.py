@@ -58,6 +58,7 @@ class Cell(BaseModel):
             self.architecture,
             shape_of(self.task),
             [program, self.optimizer.batch_size, self.records, self.precision, self.fingerprint],
+            *(["fresh"] if self.optimizer.fresh else []),
         ]
         parts = (self.architecture.name, str(self.architecture.width), self.task.name, program, digest(key, 8))
         return "_".join(parts)

@@ -105,6 +105,8 @@ def located(part: Part, folder: Path) -> Part:
 def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, optimizer: Optimizer) -> None:
     """The cells of one setting and optimizer, with the warnings that belong to them."""
     architecture, task = setting.architecture, setting.task
+    if optimizer.fresh:
+        task.check_fresh(architecture)
     where = f"{name}: {setting.label}, {label(optimizer)}"
     sizes = sizes_of(setting)
     grid.warnings += [f"{name}: {text}" for text in task.warnings(architecture)]

@@ -12,11 +12,25 @@ from nqf_pipeline.tasks.file import File
 from nqf_pipeline.tasks.fourier import Fourier
 from nqf_pipeline.tasks.power_law import FeaturePowerLaw, SamplePowerLaw
 from nqf_pipeline.tasks.teacher import Teacher
+from nqf_pipeline.tasks.teacher_network import TeacherNetwork
 
-AnyTask = Annotated[Teacher | FeaturePowerLaw | SamplePowerLaw | Fourier | Digits | File, Field(discriminator="kind")]
+AnyTask = Annotated[Teacher | FeaturePowerLaw | SamplePowerLaw | Fourier | Digits | File | TeacherNetwork, Field(discriminator="kind")]
 
 TASKS: dict[str, type[Task]] = {
-    str(cls.model_fields["kind"].default): cls for cls in (Teacher, FeaturePowerLaw, SamplePowerLaw, Fourier, Digits, File)
+    str(cls.model_fields["kind"].default): cls for cls in (Teacher, FeaturePowerLaw, SamplePowerLaw, Fourier, Digits, File, TeacherNetwork)
 }
 
-__all__ = ["TASKS", "AnyTask", "Digits", "FeaturePowerLaw", "File", "Fourier", "Problem", "SamplePowerLaw", "Task", "TaskError", "Teacher"]
+__all__ = [
+    "TASKS",
+    "AnyTask",
+    "Digits",
+    "FeaturePowerLaw",
+    "File",
+    "Fourier",
+    "Problem",
+    "SamplePowerLaw",
+    "Task",
+    "TaskError",
+    "Teacher",
+    "TeacherNetwork",
+]

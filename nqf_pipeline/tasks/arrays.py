@@ -15,6 +15,7 @@ from nqf_pipeline.tasks.base import Problem, TaskError
 from nqf_pipeline.tasks.correlation import correlation_modes
 
 Array = Any
+Pairs = tuple[Float[Array, "*input_shape samples"], Float[Array, "outputs samples"]]
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,21 @@ def data_problem(
     """The problem of given data: features first, samples last, modes from the input-output correlation that training sees first."""
     check_fit(split, architecture, source)
     inputs, test_inputs = (_features_first(x, architecture) for x in (split.x, split.x_test))
-    structure, test_structure = architecture.structure(inputs), architecture.structure(test_inputs)
-    moments = structure.moments(driving_targets(loss, structure.offset, split.y.T))
+    return labelled_problem(architecture, (inputs, split.y.T), (test_inputs, split.y_test.T), modes, source, loss, labels)
+
+
+def labelled_problem(
+    architecture: Architecture,
+    train: Pairs,
+    test: Pairs,
+    modes: int,
+    source: str,
+    loss: LossName = "squared_error",
+    labels: Labels | None = None,
+) -> Problem:
+    """The problem of given (inputs, targets), both samples last; `source` names the data in messages."""
+    structure, test_structure = architecture.structure(train[0]), architecture.structure(test[0])
+    moments = structure.moments(driving_targets(loss, structure.offset, train[1]))
     basis = correlation_modes(architecture, moments, modes)
     if not len(basis.target):
         raise TaskError(
@@ -67,13 +81,13 @@ def data_problem(
             "so there is no mode to watch; check that inputs and targets belong together, or choose another architecture"
         )
     return Problem(
-        inputs=inputs,
-        targets=split.y.T,
-        test_inputs=test_inputs,
-        test_targets=split.y_test.T,
+        inputs=train[0],
+        targets=train[1],
+        test_inputs=test[0],
+        test_targets=test[1],
         structure=structure,
         moments=moments,
-        test_moments=test_structure.moments(split.y_test.T),
+        test_moments=test_structure.moments(test[1]),
         modes=basis,
         initial_scale=np.ones((architecture.unit_size, 1)),
         loss=loss,

@@ -21,6 +21,24 @@ Array = Any
 
 
 @dataclass(frozen=True)
+class Population:
+    """A distribution to draw fresh samples from: standard normal inputs, labelled by a teacher (on NumPy or in compiled programs)."""
+
+    architecture: Architecture
+    """The teacher's own, which may be wider than the student's."""
+    teacher: Array
+    """Weights of the teacher network, or the reduced order parameter of a planted quadratic form."""
+    planted: bool
+
+    def label(self, inputs: Float[Array, "*input_shape samples"]) -> Float[Array, "outputs samples"]:
+        """The teacher's outputs."""
+        if not self.planted:
+            return self.architecture.apply(self.teacher, inputs)
+        structure = self.architecture.structure(inputs).like(inputs)
+        return structure.offset + structure.apply(self.teacher)
+
+
+@dataclass(frozen=True)
 class Problem:
     """One data set with its structure, its second moments and its modes (NumPy, float64)."""
 
@@ -38,6 +56,8 @@ class Problem:
     loss: LossName = "squared_error"
     labels: Labels | None = None
     """What outputs mean where targets are labels; None: no accuracy is measured."""
+    population: Population | None = None
+    """Where fresh samples come from; None where the data are all there is."""
 
 
 class Task(BaseModel):
@@ -64,6 +84,13 @@ class Task(BaseModel):
     def check(self, architecture: Architecture) -> None:
         """Raise `TaskError` when the architecture cannot take this data, without drawing any (for planning)."""
 
+    def check_fresh(self, architecture: Architecture) -> None:
+        """Raise `TaskError` unless fresh samples can be drawn at every step."""
+        raise TaskError(
+            f"task {self.name}: its samples are all there is, so an optimizer with `fresh: true` finds none to draw; use a task that "
+            "labels new inputs (teacher, teacher_network), or remove `fresh`"
+        )
+
     @property
     def fingerprint(self) -> str:
         """What the data depend on besides the fields (the contents of a file); empty when nothing."""
@@ -88,6 +115,16 @@ class Labelled(Task):
     @property
     def loss_name(self) -> LossName:
         return self.loss
+
+
+def require_streaming(task: Task, architecture: Architecture) -> None:
+    """Raise `TaskError` unless samples of this architecture can be drawn inside a compiled program."""
+    if not (architecture.gaussian_inputs and architecture.streams):
+        what = "its inputs are one-hot, not normal" if architecture.streams else "its structure is expanded at given samples"
+        raise TaskError(
+            f"task {task.name}: an optimizer with `fresh: true` cannot draw samples for {architecture.name} ({what}); remove `fresh` to "
+            "train on a finite set"
+        )
 
 
 class TaskError(InputError):

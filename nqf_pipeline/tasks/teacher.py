@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from nqf_pipeline.forms.structure import Structure
 from nqf_pipeline.models.base import Architecture
-from nqf_pipeline.tasks.base import Problem, Task, TaskError
+from nqf_pipeline.tasks.base import Population, Problem, Task, TaskError, require_streaming
 from nqf_pipeline.tasks.directions import random_modes, rank_limit
 from nqf_pipeline.tasks.ensembles import along_first_axis, covariance_root, inverse_root
 
@@ -60,7 +60,19 @@ class Teacher(Task):
             test_moments=test_structure.moments(test_targets),
             modes=modes,
             initial_scale=np.ones((architecture.unit_size, 1)),
+            population=Population(architecture, truth, planted=True) if self._streams(architecture) else None,
         )
+
+    def check_fresh(self, architecture: Architecture) -> None:
+        require_streaming(self, architecture)
+        if not self._streams(architecture):
+            raise TaskError(
+                "task teacher: an optimizer with `fresh: true` draws standard normal inputs without noise; use inputs: gaussian and "
+                "label_noise: 0"
+            )
+
+    def _streams(self, architecture: Architecture) -> bool:
+        return self.inputs == "gaussian" and self.label_noise == 0 and architecture.gaussian_inputs
 
     def check(self, architecture: Architecture) -> None:
         structure = architecture.structure(np.zeros((*architecture.input_shape, 1)))
