@@ -32,6 +32,8 @@ class Data(NamedTuple):
     train: Split
     test: Split
     modes: ModeBasis
+    probe: Structure
+    """The structure at the few samples between which tangent kernels are compared."""
     population: Population | None = None
     """Where every batch is drawn from anew; None where batches are samples of the training split."""
 
@@ -58,9 +60,15 @@ class Record(NamedTuple):
     network_mode: Array
     twin_mode: Array
     order_parameter: Array
+    twin_kernel_change: Array
+    twin_kernel_turn: Array
     network_test_accuracy: Array | None = None
     twin_test_accuracy: Array | None = None
     """None where targets are no labels."""
+
+
+KERNEL_ENTRIES = 64
+"""Outputs times samples whose tangent kernel is followed: 64 x 64 numbers, for about the price of a step."""
 
 
 def hyper_of(optimizer: Optimizer) -> Hyper:
@@ -76,11 +84,18 @@ def data_of(architecture: Architecture, problem: Problem, *, samples_needed: boo
     """
     tested = problem.labels is not None or problem.loss != "squared_error"
     test_structure = architecture.structure(problem.test_inputs) if tested else None
+    probe = kernel_probe(problem.structure)
     nothing = np.zeros((0,))
     if not samples_needed:
         train = Split(nothing, nothing, None, problem.moments)
         test = Split(nothing, problem.test_targets if tested else nothing, test_structure, problem.test_moments)
-        return Data(train, test, problem.modes)
+        return Data(train, test, problem.modes, probe)
     train = Split(architecture.encode(problem.inputs), problem.targets, problem.structure, problem.moments)
     test = Split(architecture.encode(problem.test_inputs), problem.test_targets, test_structure, problem.test_moments)
-    return Data(train, test, problem.modes, problem.population if fresh else None)
+    return Data(train, test, problem.modes, probe, problem.population if fresh else None)
+
+
+def kernel_probe(structure: Structure) -> Structure:
+    """A structure at evenly spread samples, as many as `KERNEL_ENTRIES` allow."""
+    count = min(max(KERNEL_ENTRIES // len(structure.offset), 1), structure.samples)
+    return structure.take(np.linspace(0, structure.samples - 1, count).round().astype(int))

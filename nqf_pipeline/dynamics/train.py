@@ -21,6 +21,8 @@ from jaxtyping import Float, Int
 from nqf_pipeline.dynamics import pytrees
 from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Split
 from nqf_pipeline.dynamics.losses import LOSSES, accuracy
+from nqf_pipeline.dynamics.twins import Twin
+from nqf_pipeline.forms.kernel import drift
 from nqf_pipeline.forms.losses import Labels, LossName
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Population
@@ -38,10 +40,12 @@ class LaneGroup:
     hyper: Hyper
     batch_key: Any
     step_number: Int[Array, "records"]
+    twin_weights: Float[Array, "lanes rows columns"] | None = None
+    """Start of compressed twins; None where twins start from the network's weights."""
 
     def arguments(self, precision: str) -> tuple[Any, ...]:
         """What `Program.compiled` takes, in the precision of the program."""
-        floats = pytrees.cast((self.data, self.weights, self.hyper), precision)
+        floats = pytrees.cast((self.data, self.weights, self.twin_weights, self.hyper), precision)
         return (*floats, self.batch_key, jnp.asarray(self.step_number))
 
 
@@ -61,6 +65,8 @@ class Program:
     shared_data: bool
     loss: LossName = "squared_error"
     labels: Labels | None = None
+    compressed: bool = False
+    """Twins have the width that Theorem 3 needs instead of the network's; so has a network that is its own twin."""
 
     @property
     def reads_moments(self) -> bool:
@@ -73,30 +79,45 @@ class Program:
         return not (self.network_is_twin and self.reads_moments)
 
     @property
+    def twin(self) -> Twin:
+        """How the twin's weights are read."""
+        return Twin(self.architecture, self.compressed)
+
+    @property
     def network_is_twin(self) -> bool:
         """Whether one run stands for both (see `Architecture.is_own_twin`)."""
         return self.architecture.is_own_twin(self.batch_size)
 
     def compile(self, group: LaneGroup) -> Executable:
-        """The executable for groups of this shape: (data, weights, hyper, batch keys, step grid) to a Record."""
-        lanes = jax.vmap(self._simulate, in_axes=(None if self.shared_data else 0, 0, 0, 0, None))
+        """The executable for groups of this shape: (data, weights, twin's weights, hyper, keys, step grid) to a Record."""
+        lanes = jax.vmap(self._simulate, in_axes=(None if self.shared_data else 0, 0, 0, 0, 0, None))
         return jax.jit(lanes).lower(*group.arguments(self.precision)).compile()
 
-    def _simulate(self, data: Data, weights: Array, hyper: Hyper, key: Array, steps: Int[Array, "records"]) -> Record:
-        update = _update_rule(self.update, hyper)
-        objectives = [self._twin_objective] if self.network_is_twin else [self._network_objective, self._twin_objective]
-        start = [_Run(weights, update.init(weights)) for _ in objectives]
+    def _simulate(
+        self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper, key: Array, steps: Int[Array, "records"]
+    ) -> Record:
+        rule, twin_rule = _update_rule(self.update, hyper), _update_rule(self.update, self.twin.rates(hyper))
+        beside = weights if twin_weights is None else twin_weights
+        tracks = (
+            [(twin_rule, self._twin_objective)]
+            if self.network_is_twin
+            else [(rule, self._network_objective), (twin_rule, self._twin_objective)]
+        )
+        start = [_Run(at, update.init(at)) for at, (update, _) in zip([weights, beside][-len(tracks) :], tracks, strict=True)]
+        first_kernel = self.twin.kernel(data.probe, beside)
 
         def one_step(step: Array, runs: list[_Run]) -> list[_Run]:
             batch = self.batch(data, key, step)
-            return [_advance(update, lambda w, f=objective: f(w, batch), run) for objective, run in zip(objectives, runs, strict=True)]
+            return [
+                _advance(update, lambda w, f=objective: f(w, batch), run) for (update, objective), run in zip(tracks, runs, strict=True)
+            ]
 
         def to_next_record(runs: list[_Run], bounds: tuple[Array, Array]) -> tuple[list[_Run], Record]:
             runs = jax.lax.fori_loop(bounds[0], bounds[1], one_step, runs)
-            return runs, self._record(data, runs)
+            return runs, self._record(data, runs, first_kernel)
 
         _, rest = jax.lax.scan(to_next_record, start, (steps[:-1], steps[1:]))
-        return jax.tree.map(lambda first, later: jnp.concatenate([first[None], later]), self._record(data, start), rest)
+        return jax.tree.map(lambda first, later: jnp.concatenate([first[None], later]), self._record(data, start, first_kernel), rest)
 
     def batch(self, data: Data, key: Array, step: Array) -> Split:
         """What network and twin see at a step: everything, samples drawn from the training split, or fresh ones."""
@@ -118,7 +139,7 @@ class Program:
         return self._loss(self.architecture.network(weights, batch.encoded), batch.targets)
 
     def _twin_objective(self, weights: Array, batch: Split) -> Float[Array, ""]:
-        order = self.architecture.order(weights)
+        order = self.twin.order(weights)
         if self.reads_moments:
             pull = jax.lax.stop_gradient(batch.moments.gradient(order))
             return (order * pull).sum()  # the loss's gradient at the price of one K G instead of two
@@ -132,9 +153,10 @@ class Program:
             return split.moments.loss(order)
         return self._loss(_twin_outputs(split, order), split.targets)
 
-    def _record(self, data: Data, runs: list[_Run]) -> Record:
+    def _record(self, data: Data, runs: list[_Run], first_kernel: Array) -> Record:
         network, twin = runs[0].weights, runs[-1].weights
-        network_order, twin_order = self.architecture.order(network), self.architecture.order(twin)
+        reader = self.twin if self.network_is_twin else Twin(self.architecture)
+        network_order, twin_order = reader.order(network), self.twin.order(twin)
         twin_loss, twin_test_loss = self._twin_loss(data.train, twin_order), self._twin_loss(data.test, twin_order)
         test_output = None
         if self.network_is_twin:
@@ -148,9 +170,11 @@ class Program:
             test_output = self.architecture.network(network, data.test.encoded)
             test_loss = self._loss(test_output, data.test.targets)
             losses = (self._loss(output, data.train.targets), twin_loss, test_loss, twin_test_loss, divergence)
-        vectors = self.architecture.mode_vectors(network, data.modes)
+        vectors = reader.mode_vectors(network, data.modes)
         modes = (data.modes.strength(network_order), data.modes.strength(twin_order), (vectors**2).sum(-1))
-        return Record(*losses, *modes, *self._accuracies(data.test, test_output, twin_order))
+        return Record(
+            *losses, *modes, *drift(self.twin.kernel(data.probe, twin), first_kernel), *self._accuracies(data.test, test_output, twin_order)
+        )
 
     def _accuracies(self, test: Split, network: Array | None, twin_order: Array) -> tuple[Array, ...]:
         if self.labels is None:

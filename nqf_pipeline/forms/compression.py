@@ -93,13 +93,26 @@ def compress(
         raise InputError(
             f"compress: width = {after} is not between 1 and the module's own {before}; there is nothing to gain by more units"
         )
-    order, ratio = Order.of(basis.T @ weights), after / before
+    units, values = _start(basis.T @ weights, after)
+    count = min(after - 1, len(values))
+    return Compression(form.scaled(after / before), basis @ units, basis, before, values[:count], values[count:])
+
+
+def compressed_start(weights: Float[Array, "unit_size width"], width: int) -> Float[np.ndarray, "unit_size compressed_width"]:
+    """Weights of another width with the same (M, mu), up to the factor c, for a form that may see all of unit space (V = identity)."""
+    return _start(np.asarray(weights, float), width)[0]
+
+
+def _start(weights: Array, after: int) -> tuple[Array, Array]:
+    """The compressed units, and all eigenvalues of M_0 - mu_0 mu_0^T / d, largest first."""
+    before = weights.shape[1]
+    order, ratio = Order.of(weights), after / before
     values, axes = np.linalg.eigh(order.second - np.outer(order.mean, order.mean) / before)
     values, axes = np.maximum(values[::-1], 0.0), axes[:, ::-1]
     count = min(after - 1, len(values))
     spread = axes[:, :count] * np.sqrt(values[:count] / ratio)
     units = order.mean[:, None] / after + spread @ helmert(after)[:count] if count else np.tile(order.mean[:, None] / after, after)
-    return Compression(form.scaled(ratio), basis @ units, basis, before, values[:count], values[count:])
+    return units, values
 
 
 def span_of(form: DenseForm | StructureForm) -> Float[np.ndarray, "unit_size span"]:

@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from nqf_pipeline.forms.dense import refuse_huge
 from nqf_pipeline.forms.quadratic import Form, Order, pull
+from nqf_pipeline.forms.structure import Structure, namespace
 
 Array = Any
 jax = lazy_loader.load("jax")
@@ -38,6 +39,24 @@ def kernel_action(form: Form, order: Order, width: int, residual: Float[Array, "
     climb = matrix @ order.second + jax.numpy.outer(vector, order.mean)
     rate = Order(climb + climb.T, matrix @ order.mean + width * vector)
     return jax.jvp(form.apply, (order,), (rate,))[1]
+
+
+def factor_kernel(
+    structure: Structure, factors: tuple[Float[Array, "rows columns"], ...], *, rowwise: bool
+) -> Float[Array, "outputs samples outputs samples"]:
+    """`tangent_kernel` of a `StructureForm` from the two diagonal blocks of M that its factors make (JAX, in the factors' precision)."""
+    sizes = [(factor**2).sum(1) if rowwise else factor @ factor.T for factor in factors]
+
+    def action(residual: Array) -> Array:
+        climb = structure.adjoint(residual)
+        if len(factors) == 1:
+            climb = 2 * climb if rowwise else climb + climb.T
+        rate = climb * (sizes[0] + sizes[-1]) if rowwise else climb @ sizes[-1] + sizes[0] @ climb
+        return structure.apply(rate)
+
+    shape = structure.offset.shape
+    columns = jax.numpy.eye(int(np.prod(shape)), dtype=factors[0].dtype).reshape(-1, *shape)
+    return jax.vmap(action)(columns).reshape(*shape, *shape)
 
 
 def tangent_kernel(form: Form, order: Order, width: int) -> Float[np.ndarray, "outputs samples outputs samples"]:
@@ -72,11 +91,12 @@ def _kernels(form: Form, orders: Order, width: int) -> Iterator[Float[np.ndarray
 
 def drift(kernel: Array, start: Array) -> Drift:
     """Drift of one kernel from another; both of any equal shape. No drift is defined from a kernel of zero: NaN."""
-    size, before = np.linalg.norm(kernel), np.linalg.norm(start)
+    xp = namespace(kernel)
+    size, before = (xp.sqrt((part**2).sum()) for part in (kernel, start))
     with np.errstate(invalid="ignore", divide="ignore"):
-        change = np.linalg.norm(kernel - start) / before
-        turn = 1 - np.vdot(kernel, start) / (size * before)
-    return Drift(change, turn)
+        change = xp.sqrt(((kernel - start) ** 2).sum()) / before
+        turn = 1 - (kernel * start).sum() / (size * before)
+    return Drift(change, xp.maximum(turn, xp.zeros_like(turn)))
 
 
 def _as_float64(part: Array) -> Array:

@@ -127,9 +127,18 @@ class Architecture(BaseModel):
     def factors(self, weights: Float[Array, "unit_size width"]) -> tuple[Float[Array, "rows degrees"], ...]:
         """The parts of W that the structure reads: (Z1, Z2), or (Z,) when symmetric."""
 
+    @property
+    def compressed_width(self) -> int:
+        """A number of columns at which factors reproduce any quadratic form: one more than their rows, which is k_V + 1 where data span
+        them all (theory: Theorem 3)."""
+        return sum(map(len, self.factors(np.zeros((self.unit_size, self.width))))) + 1
+
     def order(self, weights: Float[Array, "unit_size width"]) -> Array:
         """The reduced order parameter G that `structure(...).apply` takes."""
-        factors = self.factors(weights)
+        return self.combine(self.factors(weights))
+
+    def combine(self, factors: tuple[Float[Array, "rows columns"], ...]) -> Array:
+        """G of factors with any number of columns."""
         left, right = factors[0], factors[-1]
         return left @ right.T if self.pairing == "outer" else (left * right).sum(-1)
 

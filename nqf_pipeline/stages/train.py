@@ -48,6 +48,7 @@ def program_of(cell: Cell) -> Program:
         shared_data=cell.shares_data,
         loss=cell.task.loss_name,
         labels=problem_of(cell).labels,
+        compressed=cell.twin == "compressed",
     )
 
 
@@ -60,13 +61,15 @@ def assemble(cells: Sequence[Cell], lane_width: int) -> tuple[LaneGroup, list[Da
     pad = lane_width - len(cells)
     lanes, lane_data = [*cells, *[cells[-1]] * pad], [*data, *[data[-1]] * pad]
     weights = [initial_weights(cell) for cell in cells]
+    lane_weights = [*weights, *[weights[-1]] * pad]
     seeds = [int(cell.stream("batches").integers(2**63)) for cell in lanes]
     group = LaneGroup(
         data=data[0] if program.shared_data else pytrees.stack(lane_data),
-        weights=np.stack([*weights, *[weights[-1]] * pad]),
+        weights=np.stack(lane_weights),
         hyper=pytrees.stack([hyper_of(cell.optimizer) for cell in lanes]),
         batch_key=jax.vmap(jax.random.key)(np.array(seeds)),
         step_number=cells[0].step_grid(),
+        twin_weights=np.stack([program.twin.start(start) for start in lane_weights]) if program.compressed else None,
     )
     return group, data
 

@@ -94,6 +94,8 @@ VARIABLES: tuple[Entry, ...] = (
     Entry("network_mode", MODES, "float64", "1", "recovered strength of a mode in the network, 1 when learnt (squared error)", TRAINED),
     Entry("twin_mode", MODES, "float64", "1", "recovered strength of a mode in the twin, 1 when learnt", TRAINED),
     Entry("order_parameter", MODES, "float64", "weight^2", "z_k = |p_k|^2, the mode's squared length in unit space (network)", TRAINED),
+    Entry("twin_kernel_change", CURVE, "float64", "1", "|K - K(0)| / |K(0)| (Frobenius) of the twin's tangent kernel K", _kinds(), TRAINED),
+    Entry("twin_kernel_turn", CURVE, "float64", "1", "1 - <K, K(0)> / (|K| |K(0)|), 0 in lazy training", _kinds(), TRAINED),
     Entry("step_number", CURVE, "int64", "step", "optimizer steps made at each record; record 0 is the start", TRAINED, PREDICTED, -1),
     Entry("time", CURVE, "float64", "gradient-flow time", "learning_rate * step_number / (1 - momentum)", TRAINED, PREDICTED),
     Entry("mode_number", ("cell", "mode"), "int64", "1", "number of the watched mode, 1 the strongest", TRAINED, PREDICTED, -1),

@@ -34,6 +34,11 @@ class Cell(BaseModel):
     steps: int = Field(ge=1, description="optimizer steps")
     records: int = Field(default=256, ge=2, description="recorded steps, log-spaced, first and last included")
     precision: Precision = Field(default="float32", description="floating-point format of network and twin")
+    twin: Literal["full", "compressed"] = Field(
+        default="full",
+        description="width of the twin: its network's, or the smallest that reproduces it (theory: Theorem 3)",
+        json_schema_extra={"absent": "full"},
+    )
     fingerprint: str = Field(
         default="",
         description="hash of the contents of the data file and of the module's file, where there are any",
@@ -59,6 +64,7 @@ class Cell(BaseModel):
             shape_of(self.task),
             [program, self.optimizer.batch_size, self.records, self.precision, self.fingerprint],
             *(["fresh"] if self.optimizer.fresh else []),
+            *([self.twin] if self.twin == "compressed" else []),
         ]
         parts = (self.architecture.name, str(self.architecture.width), self.task.name, program, digest(key, 8))
         return "_".join(parts)
@@ -82,6 +88,11 @@ class Cell(BaseModel):
     def epsilon(self) -> float:
         """Scale of the initial order parameters, E z_k(0) = degrees sigma^2."""
         return self.architecture.degrees * self.sigma**2
+
+    @property
+    def twin_width(self) -> int:
+        """Columns of the twin's factors: `degrees`, or fewer in a compressed twin."""
+        return self.architecture.compressed_width if self.twin == "compressed" else self.architecture.degrees
 
     @property
     def time_scale(self) -> float:
@@ -136,6 +147,7 @@ class Cell(BaseModel):
             "records": self.records,
             "precision": self.precision,
             "degrees": self.architecture.degrees,
+            "twin_width": self.twin_width,
             "time_scale": self.time_scale,
         }
         for part, model in (("optimizer", self.optimizer), ("architecture", self.architecture), ("task", self.task)):
@@ -143,6 +155,20 @@ class Cell(BaseModel):
                 if name != "kind":
                     flat[f"{part}_{name}" if name in flat else name] = _scalar(value)
         return flat
+
+
+def incompressible(architecture: Architecture, optimizer: Optimizer) -> str:
+    """Why a twin cannot be compressed; empty where it can."""
+    if not optimizer.in_linear_span:
+        return f"{optimizer.kind} steps by the size of every single weight, which another width changes"
+    if architecture.degrees <= architecture.compressed_width:
+        return f"{architecture.name} has {architecture.degrees} columns and needs {architecture.compressed_width}"
+    return ""
+
+
+def pays(architecture: Architecture, optimizer: Optimizer) -> bool:
+    """Whether a compressed twin saves time: where it is the only run. Beside a network its step is a small share of the work."""
+    return architecture.is_own_twin(optimizer.batch_size) and not incompressible(architecture, optimizer)
 
 
 def _scalar(value: Any) -> Any:

@@ -101,6 +101,11 @@ class Experiment(Strict):
     )
     records: int = Field(default=256, ge=2, description="recorded steps of a cell, log-spaced, first and last included")
     precision: Precision = Field(default="float32", description="floating-point format of network and twin (predictions are float64)")
+    twin: Literal["full", "compressed", "auto"] = Field(
+        default="full",
+        description="width of the twins: `full`, that of the network; `compressed`, the smallest that gives the same predictions at every "
+        "step (not for Adam); `auto`: compressed where it saves time, in wide modules that are quadratic themselves",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Experiment:

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from itertools import product
 from math import ceil, floor, log10, sqrt
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 from threadpoolctl import threadpool_limits
@@ -17,9 +17,10 @@ from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.axes import by_kind
-from nqf_pipeline.study.cells import Cell, contents_of, data_key, generator
+from nqf_pipeline.study.cells import Cell, contents_of, data_key, generator, incompressible, pays
 from nqf_pipeline.study.config import Auto, Experiment, Horizon, Study, step_keys
 from nqf_pipeline.study.cost import Sizes
+from nqf_pipeline.study.errors import ConfigError
 from nqf_pipeline.study.messages import describe, listing
 from nqf_pipeline.tasks import Problem, Task
 from nqf_pipeline.theory.checks import stability
@@ -112,6 +113,7 @@ def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, o
     grid.warnings += [f"{name}: {text}" for text in task.warnings(architecture)]
     grid.warnings += [f"{where}: {text}" for text in unstable(setting, optimizer)]
     rule, late = rule_for(experiment, architecture, optimizer), {}
+    twin = twin_of(experiment, architecture, optimizer)
     for sigma in sigmas(experiment, architecture):
         steps, wanted = resolve_steps(rule, experiment.records, setting, optimizer, sigma)
         if wanted > steps:
@@ -127,6 +129,7 @@ def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, o
                 steps=steps,
                 records=experiment.records,
                 precision=experiment.precision,
+                twin=twin,
                 fingerprint=setting.fingerprint,
             )
             grid.add(cell, sizes)
@@ -138,6 +141,16 @@ def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, o
 def sigmas(experiment: Experiment, architecture: Architecture) -> list[float]:
     """Both ways of giving the initial scale, as standard deviations: epsilon = degrees sigma^2."""
     return [*experiment.sigma, *(sqrt(epsilon / architecture.degrees) for epsilon in experiment.epsilon)]
+
+
+def twin_of(experiment: Experiment, architecture: Architecture, optimizer: Optimizer) -> Literal["full", "compressed"]:
+    """The width of the twins of one setting: `auto` compresses where that saves time."""
+    if experiment.twin == "auto":
+        return "compressed" if pays(architecture, optimizer) else "full"
+    reason = incompressible(architecture, optimizer)
+    if experiment.twin == "compressed" and reason:
+        raise ConfigError(f"twin: compressed does not fit here: {reason}; use `full`, or `auto`, which compresses where it can")
+    return experiment.twin
 
 
 def rule_for(experiment: Experiment, architecture: Architecture, optimizer: Optimizer) -> int | Horizon:

@@ -1,0 +1,69 @@
+"""How the weights of a twin are read: as its network's, or as factors with fewer columns (theory: Theorem 3).
+
+A structure reads factors, whose columns are interchangeable units with g = B = 0. With c = d'/d, the ratio of the numbers of columns, the
+compressed twin is G' = c Z1 Z2^T, trained with learning rate eta / c and weight decay c lambda; momentum and batches are unchanged. Its
+width d' = rows + 1 depends on the architecture alone and reproduces the full twin on any data, test samples included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from nqf_pipeline.dynamics.lanes import Hyper
+from nqf_pipeline.forms.compression import compressed_start
+from nqf_pipeline.forms.kernel import factor_kernel
+from nqf_pipeline.forms.modes import ModeBasis
+from nqf_pipeline.forms.structure import Structure
+from nqf_pipeline.models.base import Architecture
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A twin at the width of its network, or compressed."""
+
+    architecture: Architecture
+    compressed: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """c = d'/d, 1 for a twin at full width."""
+        return self.architecture.compressed_width / self.architecture.degrees if self.compressed else 1.0
+
+    def start(self, weights: Float[np.ndarray, "unit_size width"]) -> Float[np.ndarray, "rows columns"]:
+        """Initial weights of the twin from those of its network (NumPy, float64)."""
+        if not self.compressed:
+            return weights
+        return compressed_start(np.concatenate(self.architecture.factors(weights)), self.architecture.compressed_width)
+
+    def rates(self, hyper: Hyper) -> Hyper:
+        """The optimizer's numbers at the twin's width."""
+        if not self.compressed:
+            return hyper
+        return hyper._replace(learning_rate=hyper.learning_rate / self.ratio, weight_decay=hyper.weight_decay * self.ratio)
+
+    def factors(self, weights: Array) -> tuple[Array, ...]:
+        """What the structure reads, up to the factor c of their product."""
+        if not self.compressed:
+            return self.architecture.factors(weights)
+        full = self.architecture.factors(np.zeros((self.architecture.unit_size, self.architecture.width)))
+        return (weights,) if len(full) == 1 else (weights[: len(full[0])], weights[len(full[0]) :])
+
+    def order(self, weights: Array) -> Array:
+        """G at the network's width."""
+        combined = self.architecture.combine(self.factors(weights))
+        return self.ratio * combined if self.compressed else combined
+
+    def mode_vectors(self, weights: Array, basis: ModeBasis) -> Float[Array, "modes columns"]:
+        """p_k with |p_k|^2 as at the network's width."""
+        vectors = basis.vectors(self.factors(weights))
+        return np.sqrt(self.ratio).item() * vectors if self.compressed else vectors
+
+    def kernel(self, probe: Structure, weights: Array) -> Float[Array, "outputs samples outputs samples"]:
+        """The tangent kernel at these samples, up to a constant."""
+        return factor_kernel(probe, self.factors(weights), rowwise=self.architecture.pairing == "rowwise")
