@@ -166,9 +166,11 @@ def merge(
 def analyse(results: Results) -> None:
     """Measure ignition times, exponents and departures; write the tables."""
     from nqf_pipeline.analysis.run import analyse as work
-    from nqf_pipeline.stages.run import stage
+    from nqf_pipeline.stages.run import recorded_plan, stage
+    from nqf_pipeline.stages.spectra import write_spectra
 
     with stage(results, "analyse") as study:
+        write_spectra(results, recorded_plan(results).cells)
         work(results, study.analysis)
 
 

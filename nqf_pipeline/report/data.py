@@ -33,6 +33,8 @@ class Findings:
         self.cells = study.cells
         self.timings = study.timings
         self.claims = study.claims
+        self.spectra = study.spectra
+        self.spectral_laws = study.spectral_laws
         self.attributes = study.trajectories.attrs
         self._tree = study.trajectories
 

@@ -15,6 +15,7 @@ from nqf_pipeline.report.laws import fourier, power_laws
 from nqf_pipeline.report.learning import digits, learning
 from nqf_pipeline.report.modes import modes
 from nqf_pipeline.report.run import run
+from nqf_pipeline.report.spectra import spectra
 from nqf_pipeline.report.style import theme
 from nqf_pipeline.store.atomic import write_json
 from nqf_pipeline.store.open import open_study
@@ -32,6 +33,7 @@ FIGURES: dict[str, Draw] = {
     "power_laws": power_laws,
     "fourier": fourier,
     "digits": digits,
+    "spectra": spectra,
     "run": run,
 }
 """By name, in the order of the page."""
@@ -44,6 +46,7 @@ HEADINGS = {
     "power_laws": "Power-law losses",
     "fourier": "Fourier target",
     "digits": "Handwritten digits",
+    "spectra": "Spectra",
     "run": "What ran",
 }
 

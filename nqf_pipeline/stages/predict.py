@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from threadpoolctl import threadpool_limits
 
 from nqf_pipeline.stages.scaling import scaling
+from nqf_pipeline.stages.spectra import Spectra
 from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.config import AnalysisSettings
@@ -45,8 +46,9 @@ def predict_study(config: Path | str) -> tuple[list[Forecast], Grid]:
     study = read_study(config)
     grid = build_grid(study)
     found: dict[str, Document] = {}
+    spectra = Spectra()
     for settings in batches(list(grid.cells.values())):
-        found.update(_documents(settings, study.analysis))
+        found.update(_documents(settings, study.analysis, spectra))
     return [Forecast(cell, found[cell.id]) for cell in grid.cells.values()], grid
 
 
@@ -70,7 +72,7 @@ def batches(cells: Sequence[Cell]) -> Iterator[list[list[Cell]]]:
         yield batch
 
 
-def _documents(settings: list[list[Cell]], analysis: AnalysisSettings) -> dict[str, Document]:
+def _documents(settings: list[list[Cell]], analysis: AnalysisSettings, spectra: Spectra) -> dict[str, Document]:
     cells = [cell for seeds in settings for cell in seeds]
     inputs = [_inputs(cell) for cell in cells]
     predictions = predict(inputs, {"event", "flow", "discrete"})
@@ -79,7 +81,8 @@ def _documents(settings: list[list[Cell]], analysis: AnalysisSettings) -> dict[s
         part = slice(start, start := start + len(seeds))
         shared = scaling(seeds, inputs[part], predictions[part], analysis.window)
         for cell, given, prediction in zip(seeds, inputs[part], predictions[part], strict=True):
-            found[cell.id] = {**cell.coordinates(), **CellForecast(given, prediction).document(), **shared}
+            own = CellForecast(given, prediction).document()
+            found[cell.id] = {**cell.coordinates(), **own, **shared, "spectrum": spectra.of(cell, given.problem)}
     return found
 
 

@@ -54,6 +54,16 @@ class Study:
         return read_table(self.path, "timings")
 
     @cached_property
+    def spectra(self) -> pd.DataFrame:
+        """Growth rates and loss shares of the modes of every data set and architecture."""
+        return read_table(self.path, "spectra")
+
+    @cached_property
+    def spectral_laws(self) -> pd.DataFrame:
+        """Whether each spectrum has a power-law range, with exponents."""
+        return read_table(self.path, "spectral_laws")
+
+    @cached_property
     def claims(self) -> pd.DataFrame:
         """Statements of the paper with the value measured here."""
         return read_table(self.path, "claims")

@@ -121,6 +121,42 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("threads", "float64", "1", "threads of the kernels"),
         Column("lane_width", "float64", "1", "cells in one compiled program"),
     ),
+    "spectra": (
+        Column("architecture", "string", "", "kind of network", key=True),
+        Column("task", "string", "", "kind of task", key=True),
+        Column("spectrum", "string", "", "names data and architecture; the same in `spectral_laws`", key=True),
+        Column("convention", "string", "", "what a mode is: entries, samples, singular or principal", key=True),
+        Column("number", "int64", "1", "number of the mode, 1 the fastest", key=True),
+        Column("rate", "float64", "1 / gradient-flow time", "growth rate r_k (or zeta_mu) of ln z at the start"),
+        Column("share", "float64", "loss", "V_k: loss that goes when the mode is learnt"),
+        Column("curvature", "float64", "1 / (time weight^2)", "C_kk: saturation of the mode"),
+    ),
+    "spectral_laws": (
+        Column("architecture", "string", "", "kind of network", key=True),
+        Column("task", "string", "", "kind of task", key=True),
+        Column("spectrum", "string", "", "names data and architecture; the same in `spectra`", key=True),
+        Column("convention", "string", "", "what a mode is: entries, samples, singular or principal", key=True),
+        Column("modes", "int64", "1", "modes with a rate and a share"),
+        Column("defect", "float64", "1", "how far the modes are from independent ones: off-diagonal share or whiteness defect of K"),
+        Column("power_law", "int64", "1", "1: rates and shares have a common power-law range; 0: no"),
+        Column("reason", "string", "", "why not"),
+        Column("first_mode", "int64", "1", "first mode of the range (of the nearest miss, where there is none)"),
+        Column("last_mode", "int64", "1", "last mode of the range"),
+        Column("decades", "float64", "1", "log10(last_mode / first_mode)"),
+        *(
+            Column(f"{name}{end}", "float64", "1", meaning)
+            for name, what in (("alpha1", "loss shares, V_k ~ k^-alpha1"), ("alpha2", "rates, r_k ~ k^-alpha2"))
+            for end, meaning in (
+                ("", f"exponent of the {what}"),
+                ("_low", "lower end of its interval"),
+                ("_high", "upper end"),
+                ("_bend", "change of slope over the range, as a share of the slope"),
+            )
+        ),
+        Column("exponent", "float64", "1", "(alpha1 - 1) / alpha2, the loss exponent for epsilon -> 0 were these modes independent"),
+        Column("exponent_low", "float64", "1", "lower end of its interval"),
+        Column("exponent_high", "float64", "1", "upper end"),
+    ),
     "claims": (
         Column("id", "string", "", "name of the claim", key=True),
         Column("statement", "string", "", "what the paper says"),

@@ -187,6 +187,10 @@ CLAIMS = [
     claim("unseen", "not resolved", np.nan, np.nan, np.nan),
 ]
 
+NAMED = {"architecture": "mlp", "task": "digits", "spectrum": "0123", "convention": "principal"}
+SPECTRUM = [{**NAMED, "number": k, "rate": k**-1.2, "share": k**-2.0, "curvature": 1.0} for k in range(1, 41)]
+SPECTRAL_LAW = {**NAMED, "modes": 40, "power_law": 1, "first_mode": 2, "last_mode": 40, "decades": 1.3, "alpha1": 2.0, "alpha2": 1.2}
+
 
 def write(results, rows, plateaus, exponents):
     """A results folder, through the store."""
@@ -209,6 +213,8 @@ def write(results, rows, plateaus, exponents):
     table(results, "exponents", exponents)
     table(results, "cells", [cell_row(row) for row in rows])
     table(results, "claims", CLAIMS)
+    table(results, "spectra", SPECTRUM)
+    table(results, "spectral_laws", [SPECTRAL_LAW])
 
 
 def table(results, name, rows):

@@ -56,6 +56,8 @@ def test_fewer_figures_and_formats_remove_the_others(make):
         "digits.png",
         "ignition.svg",
         "ignition.png",
+        "spectra.svg",
+        "spectra.png",
         "run.svg",
         "run.png",
     } | {"figures.json"}
@@ -67,8 +69,9 @@ def test_a_study_without_networks_says_what_is_left_out(make):
     results = make("ensemble")
     paths = figures.draw(results, LOOK)
     listing = json.loads((results / "figures" / "figures.json").read_text())
-    assert {path.stem for path in paths} == {"exponents", "power_laws", "run"}
-    assert {name for name, entry in listing.items() if "omitted" in entry} == set(figures.FIGURES) - {"exponents", "power_laws", "run"}
+    shown = {"exponents", "power_laws", "spectra", "run"}
+    assert {path.stem for path in paths} == shown
+    assert {name for name, entry in listing.items() if "omitted" in entry} == set(figures.FIGURES) - shown
     assert listing["modes"]["omitted"] == "no finished network on a teacher task"
 
 

@@ -24,7 +24,7 @@ from tests.workflow.runs import ROOT, Workspace
 SMOKE = ROOT / "config" / "smoke.yaml"
 CONTRACT = {
     "regime", "standing", "tier", "sudden", "separation_ratios", "ignition_times", "ignition_steps", "ignition_quantiles",
-    "plateau_losses", "exponent_limit", "exponent_finite", "window", "curve",
+    "plateau_losses", "exponent_limit", "exponent_finite", "window", "curve", "spectrum",
 }  # fmt: skip
 COORDINATES = {"cell", "architecture", "task", "optimizer", "sigma", "epsilon", "seed", "steps"}
 

@@ -1,0 +1,75 @@
+"""Spectra read off data: what each convention means, against the dynamics and the loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nqf_pipeline.models import MLP, Diagonal, FourierMLP, PhaseRetrieval
+from nqf_pipeline.tasks import Digits, FeaturePowerLaw, Fourier, SamplePowerLaw, Teacher
+from nqf_pipeline.theory.spectra import spectra
+
+Array = Any
+RNG = np.random.default_rng
+
+
+def one(architecture: Any, task: Any) -> Any:
+    return spectra(architecture, task.problem(architecture, RNG(0)))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "task", "alpha1", "alpha2"),
+    [
+        (Diagonal(inputs=50), FeaturePowerLaw(modes=50, alpha1=1.7, alpha2=0.6), 1.7, 0.6),
+        (Diagonal(inputs=50), SamplePowerLaw(samples=50, gamma1=0.9, gamma2=0.7), 1.8, 0.7),
+        (FourierMLP(width=50), Fourier(beta=1.5, theta=0.5, grid=128), 3.0, 2.0),
+    ],
+)
+def test_prescribed_power_laws_are_read_back(architecture: Any, task: Any, alpha1: float, alpha2: float) -> None:
+    (found,) = one(architecture, task)
+    assert found.convention == "entries"
+    assert len(found.rate) == 50
+    np.testing.assert_allclose(found.rate / found.rate[0], found.number**-alpha2, rtol=1e-9)
+    np.testing.assert_allclose(found.share / found.share[0], found.number**-alpha1, rtol=1e-9)
+
+
+def test_shares_and_rates_of_the_ensemble_are_those_it_is_defined_by() -> None:
+    """r_1 = C_11 = 1, V_k = k^-alpha1 / 8."""
+    (found,) = one(Diagonal(inputs=20), FeaturePowerLaw(modes=20))
+    assert found.rate[0] == pytest.approx(1.0)
+    assert found.curvature[0] == pytest.approx(1.0)
+    np.testing.assert_allclose(found.share, found.number**-2.0 / 8)
+    np.testing.assert_allclose(found.share, found.rate**2 / (8 * found.curvature))
+
+
+def test_singular_modes_of_white_inputs_carry_the_whole_loss() -> None:
+    problem = Teacher(inputs="white").problem(MLP(), RNG(1))
+    (found,) = spectra(MLP(), problem)
+    assert found.convention == "singular"
+    assert len(found.rate) == 4
+    zero = np.zeros_like(problem.moments.optimum)
+    assert found.share.sum() == pytest.approx(float(problem.moments.excess(zero)), rel=1e-9)
+    np.testing.assert_allclose(found.rate, 4 * np.linalg.svd(problem.moments.linear, compute_uv=False)[:4], rtol=1e-9)
+
+
+@pytest.mark.parametrize("architecture", [MLP(inputs=64, outputs=1)], ids=["mlp"])
+def test_principal_modes_of_digits_carry_the_whole_loss(architecture: Any) -> None:
+    problem = Digits().problem(architecture, RNG(0))
+    singular, principal = spectra(architecture, problem)
+    assert (singular.convention, principal.convention) == ("singular", "principal")
+    assert len(singular.rate) == 1, "one linear output has one singular mode"
+    zero = np.zeros_like(problem.moments.optimum)
+    assert principal.share.sum() == pytest.approx(float(problem.moments.excess(zero)), rel=1e-6)
+    assert np.all(np.diff(principal.rate) <= 0)
+    assert singular.rate[0] == pytest.approx(np.linalg.norm(principal.rate))
+
+
+def test_a_symmetric_structure_has_growing_eigenpairs_only() -> None:
+    architecture = PhaseRetrieval(inputs=6, width=8)
+    found = one(architecture, Teacher())
+    assert found[0].convention == "singular"
+    assert np.all(found[0].rate > 0)
+    assert found[1].convention == "principal"
+    assert len(found[1].rate) <= 21
