@@ -112,11 +112,12 @@ def _to_root(time: Array, target: Array, coupling: Array, seed: Array) -> Float[
     share = coupling / largest[:, None]
     goal = _root(target, coupling, share, seed)
     settled = seed * np.exp(share * goal[:, None])
-    strength = coupling * share * settled * largest[:, None]
+    square = coupling**2 * seed
 
     def slowness(s: Array) -> Array:
-        left = goal * np.exp(-s)
-        return 1 / (strength * exprel(-share * left[..., None])).sum(-1)
+        # a^2 z* (1 - exp(-x)) / x, with the exponents of z* and of x taken together.
+        x = share * (goal * np.exp(-s))[..., None]
+        return 1 / (square * np.exp(share * goal[:, None] - np.minimum(x, 0)) * exprel(-np.abs(x))).sum(-1)
 
     s, last = invert(time, _edges(goal), slowness)
     left = np.where(time[:, None] > last, 0.0, goal * np.exp(-s))

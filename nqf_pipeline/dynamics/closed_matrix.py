@@ -1,10 +1,11 @@
 """Closed flow of whole matrices: isotropic samples (Theorem 7), two-layer linear networks from a balanced start, and the projector form.
 
-Where the second moment of the structure is a multiple of the identity, dM/dt = Y M + M Y - 8 c M^2 with Y = 4/m sum y A (theory: Theorem 7).
+Where the second moment of the structure is a multiple of the identity, dM/dt = Y M + M Y - 8 c M^2, Y = 4/m sum y A (Theorem 7).
 e^{Yt} overflows long before M does, so the solution is written in decaying exponentials of the *factor*, M = F F^T: rows of W0 in the
 eigenbasis of Y, fastest first, D = diag e^{gamma t}. The first independent rows span the others (X, a fixed matrix), and
 
-    M = Z (E^T E + Z^T S Z)^-1 Z^T,   Z = [1; D_rest X D_top^-1],  E^T E = D_top^-1 (W_top W_top^T)^-1 D_top^-1,  S = 8 c (1 - D^-2) / 2 gamma
+    M = Z (E^T E + Z^T S Z)^-1 Z^T,   Z = [1; D_rest X D_top^-1],
+    E^T E = D_top^-1 (W_top W_top^T)^-1 D_top^-1,   S = 8 c (1 - D^-2) / 2 gamma
 
 hold no growing exponential but those of modes that die out. Singular Y and singular M0 need no case of their own. NumPy.
 """

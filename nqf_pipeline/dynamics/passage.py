@@ -1,4 +1,4 @@
-"""Monotone flows of one variable solved by their time of passage: t(s) as Gauss-Legendre sums over panels, and its inverse (NumPy, float64).
+"""Monotone flows of one variable by their time of passage: t(s) as Gauss-Legendre sums over panels, and its inverse (NumPy, float64).
 
 A scalar flow needs no time steps: dt/ds is a smooth positive function, so t(s) is a quadrature, good to rounding, and each asked time
 is found inside its panel by Newton's method. Groups (independent flows) are the last axis.

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from nqf_pipeline.dynamics.optimizers import Optimizer
+
 Array = Any
 CHUNK = 4096
 """Amplitudes advanced together: they and their momenta stay in the first-level cache (fastest of 1024 to 65536)."""
@@ -97,6 +99,43 @@ def _march(
 
     def to_next_record(state: tuple[Array, Array], wait: Array) -> tuple[tuple[Array, Array], Array]:
         state = jax.lax.fori_loop(0, wait.max(), lambda count, inner: one_step(count, inner, wait), state)
+        return state, state[0] ** 2
+
+    return jax.lax.scan(to_next_record, (amplitude, jnp.zeros_like(amplitude)), waits)[1]
+
+
+def coupled_recursion(
+    rate: Float[Array, "modes"],
+    interaction: Float[Array, "modes modes"],
+    seed: Float[Array, "modes"],
+    optimizer: Optimizer,
+    step_number: Int[Array, "records"],
+) -> Float[np.ndarray, "records modes"]:
+    """z of modes that all interact, with sum_j C_kj z_j in place of a_k sum_j a_j z_j: the rows of P^T W where all A(x) commute."""
+    with jax.enable_x64(True):
+        drive = jnp.asarray(np.asarray(rate) / 2 - optimizer.weight_decay, jnp.float64)
+        amplitude = jnp.sqrt(jnp.asarray(seed, jnp.float64))
+        numbers = jnp.float64(optimizer.learning_rate), jnp.float64(optimizer.momentum)
+        waits = jnp.asarray(np.diff(np.asarray(step_number), prepend=0), jnp.int64)
+        return np.asarray(_march_coupled(drive, jnp.asarray(interaction, jnp.float64), amplitude, *numbers, waits))
+
+
+@jax.jit
+def _march_coupled(
+    drive: Float[Array, "modes"],
+    interaction: Float[Array, "modes modes"],
+    amplitude: Float[Array, "modes"],
+    learning_rate: Float[Array, ""],
+    momentum: Float[Array, ""],
+    waits: Int[Array, "records"],
+) -> Float[Array, "records modes"]:
+    def one_step(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        w, m = state
+        m = momentum * m + w * (drive - 0.5 * (interaction @ (w * w)))
+        return w + learning_rate * m, m
+
+    def to_next_record(state: tuple[Array, Array], wait: Array) -> tuple[tuple[Array, Array], Array]:
+        state = jax.lax.fori_loop(0, wait, one_step, state)
         return state, state[0] ** 2
 
     return jax.lax.scan(to_next_record, (amplitude, jnp.zeros_like(amplitude)), waits)[1]

@@ -19,12 +19,23 @@ from nqf_pipeline.dynamics import closed
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
+from nqf_pipeline.theory.candidates import problem_projectors
 from nqf_pipeline.theory.events import EventClock, event_clock
 from nqf_pipeline.theory.growth import log_growth
 from nqf_pipeline.theory.ignition import FRACTION, crossing
+from nqf_pipeline.theory.matrix_modes import curvature_of, exact_steps, isotropic_flow
 from nqf_pipeline.theory.regime import Regime, regime
-from nqf_pipeline.theory.stepping import discrete_modes
-from nqf_pipeline.theory.systems import System, entry_system, feedforward_system, sample_system
+from nqf_pipeline.theory.stepping import coupled_modes, discrete_modes
+from nqf_pipeline.theory.systems import (
+    CoupledSystem,
+    System,
+    coupled_system,
+    entry_system,
+    feedforward_system,
+    group_system,
+    projector_system,
+    symmetric_system,
+)
 
 Array = Any
 TIERS = frozenset({"asymptote", "event", "flow", "discrete"})
@@ -86,9 +97,10 @@ class Prediction:
 
 def predict(cells: Sequence[CellInputs], tiers: Collection[str] = TIERS) -> list[Prediction]:
     """Predict many cells at once, in those of the asked tiers that each admits; systems of equal shape are stepped together."""
-    regimes = [regime(cell.architecture, cell.problem, cell.optimizer) for cell in cells]
+    regimes = [regime(cell.architecture, cell.problem, cell.optimizer, np.asarray(cell.weights, float)) for cell in cells]
     systems = {i: system(cell, found) for i, (cell, found) in enumerate(zip(cells, regimes, strict=True)) if found.closed}
-    stepped = systems if "discrete" in tiers else {}
+    # An isotropic M is stepped whole.
+    stepped = {i: modes for i, modes in systems.items() if regimes[i].name != "isotropic"} if "discrete" in tiers else {}
     found = discrete_modes(list(stepped.values()), [cells[i].optimizer for i in stepped], [cells[i].step_number for i in stepped])
     discrete = dict(zip(stepped, found, strict=True))
     return [_prediction(cell, regimes[i], systems.get(i), discrete.get(i), tiers) for i, cell in enumerate(cells)]
@@ -96,15 +108,24 @@ def predict(cells: Sequence[CellInputs], tiers: Collection[str] = TIERS) -> list
 
 def system(cell: CellInputs, found: Regime) -> System:
     """The closed modes of a cell in a closed regime."""
-    build = {"orthogonal_features": entry_system, "orthogonal_samples": sample_system, "whitened_feedforward": feedforward_system}[
-        found.name
-    ]
-    return build(cell.architecture, cell.problem, np.asarray(cell.weights, float))
+    architecture, problem, weights = cell.architecture, cell.problem, np.asarray(cell.weights, float)
+    if found.name == "whitened_feedforward":
+        return feedforward_system(architecture, problem, weights)
+    if found.name == "isotropic":
+        return symmetric_system(problem, architecture.factors(weights)[0], curvature_of(problem.moments))
+    if found.name == "general":
+        return projector_system(problem, problem_projectors(problem.moments, architecture.factors(weights)[0]))
+    build = {"orthogonal_features": entry_system, "lotka_volterra": coupled_system}.get(found.name, group_system)
+    return build(architecture, problem, weights)
 
 
 def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete: Array | None, asked: Collection[str]) -> Prediction:
     curves, plateau_loss, events = {}, None, None
-    if modes is not None:
+    if found.coupled:
+        curves = _coupled(cell, found, asked)
+    elif modes is not None and found.name == "isotropic":
+        plateau_loss, curves = _plateau_loss(cell, modes), _isotropic(cell, modes, asked)
+    elif modes is not None:
         plateau_loss = _plateau_loss(cell, modes)
         if "asymptote" in asked:
             curves["asymptote"] = _asymptote(cell, modes)
@@ -116,6 +137,44 @@ def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete:
     if found.evented and "event" in asked:
         events, curves["event"], plateau_loss = _event_prediction(cell)
     return Prediction(found, curves, plateau_loss, modes, events)
+
+
+def _coupled(cell: CellInputs, found: Regime, asked: Collection[str]) -> dict[str, TierCurve]:
+    """Interacting modes, integrated and stepped; a mode that does not ignite within the records is left without a time."""
+    modes = system(cell, found)
+    assert isinstance(modes, CoupledSystem)
+    later = np.full(len(modes.mix), np.nan)
+    time = np.asarray(cell.step_number, float) * cell.optimizer.time_scale
+    curves = {}
+    if "flow" in asked:
+        curves["flow"] = _curve(cell, modes, modes.flow(time, cell.optimizer.weight_decay), later)
+    if "discrete" in asked:
+        curves["discrete"] = _curve(cell, modes, coupled_modes(modes, cell.optimizer, cell.step_number), later)
+    return curves
+
+
+def _isotropic(cell: CellInputs, modes: System, asked: Collection[str]) -> dict[str, TierCurve]:
+    """M as a whole, in closed form and step by step; clocks of modes with effective seeds beyond the records."""
+    factor = cell.architecture.factors(np.asarray(cell.weights, float))[0]
+    curves = {}
+    if "asymptote" in asked:
+        curves["asymptote"] = _asymptote(cell, modes)
+    if "flow" in asked:
+        time = np.asarray(cell.step_number, float) * cell.optimizer.time_scale
+        orders = isotropic_flow(cell.problem, factor, time, cell.optimizer.weight_decay)
+        curves["flow"] = _order_curve(cell, orders, _flow_ignition(cell, modes))
+    if "discrete" in asked:
+        orders = exact_steps(cell.problem, factor, cell.optimizer, cell.step_number)
+        curves["discrete"] = _order_curve(cell, orders, clock_steps(cell, modes, modes.led(modes.seed)[modes.owner]))
+    return curves
+
+
+def _order_curve(cell: CellInputs, orders: Float[Array, "records rows rows"], late: Float[Array, "watched"]) -> TierCurve:
+    """The same as `_curve` for whole order parameters."""
+    strength = np.array([cell.problem.modes.strength(order) for order in orders])
+    loss = np.array([cell.problem.moments.loss(order) for order in orders])
+    ignition = crossing(cell.step_number, strength)
+    return TierCurve(strength, loss, np.where(np.isnan(ignition) & (late > cell.step_number[-1]), late, ignition))
 
 
 def _event_prediction(cell: CellInputs) -> tuple[EventClock, TierCurve, Float[Array, "watched"]]:

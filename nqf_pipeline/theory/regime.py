@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,21 +12,10 @@ from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
-from nqf_pipeline.theory.systems import is_orthogonal_samples
+from nqf_pipeline.theory.candidates import ROUNDING, Candidate, Name, candidates, whiteness_defect
 
 Array = Any
-Name = Literal["orthogonal_features", "orthogonal_samples", "whitened_feedforward", "lotka_volterra", "weights"]
 Standing = Literal["exact", "local", "conditional", "outside"]
-CLOSED: tuple[Name, ...] = ("orthogonal_features", "orthogonal_samples", "whitened_feedforward")
-"""Regimes with a closed form."""
-
-ROUNDING = 1e-9
-"""Defects up to this are rounding of second moments summed over samples: the closed form is the solution."""
-NEARLY_WHITE = 0.35
-"""Spread (standard deviation over mean) of K's eigenvalues up to which the closed clock is still given, as conditional: MLP twins
-(20 inputs, width 64, sigma 1e-3) ignite within 0.4 % of it (median; worst 3 %) at 0.31, 1.7 % (9 %) at 0.45; at 0.7 modes are missed."""
-NEARLY_DIAGONAL = 0.05
-"""Off-diagonal share of K (Frobenius) up to which entries are still treated as independent, as conditional."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +30,17 @@ class Regime:
     @property
     def closed(self) -> bool:
         """Whether closed-form tiers are given (`outside` cells get none)."""
-        return self.standing != "outside" and self.name in CLOSED
+        return self.standing != "outside" and self.name not in ("lotka_volterra", "moments", "weights")
+
+    @property
+    def coupled(self) -> bool:
+        """Whether the equations of interacting modes are given."""
+        return self.standing != "outside" and self.name == "lotka_volterra"
+
+    @property
+    def timing_error(self) -> float:
+        """Relative error of ignition times that the measured defect lets expect: 0 where the condition holds, nan without a regime."""
+        return self.checks["timing_error"]
 
     @property
     def evented(self) -> bool:
@@ -52,10 +52,7 @@ def measure(architecture: Architecture, problem: Problem, optimizer: Optimizer) 
     """Defects (0: the condition holds exactly) and yes/no conditions (1: holds)."""
     moments = problem.moments
     return {
-        "whiteness_defect": whiteness_defect(moments),
-        "off_diagonal_share": off_diagonal_share(moments),
         "event_clock": float(_has_event_clock(architecture, moments)),
-        "orthogonal_samples": float(is_orthogonal_samples(problem)),
         "positive_targets": float(np.mean(problem.modes.target > 0)),
         "smooth": float(architecture.smooth),
         "linear_span": float(optimizer.in_linear_span),
@@ -70,34 +67,25 @@ def _has_event_clock(architecture: Architecture, moments: Moments) -> bool:
     return moments.kind == "left" and not architecture.positive and whiteness_defect(moments) > ROUNDING
 
 
-def whiteness_defect(moments: Moments) -> float:
-    """Standard deviation of the eigenvalues of K over their mean: 0 when K is a multiple of the identity."""
-    operator = moments.operator
-    if moments.kind == "diagonal":
-        return float(np.std(operator) / np.mean(operator))
-    mean = np.trace(operator) / len(operator)
-    return float(np.linalg.norm(operator - mean * np.eye(len(operator))) / (mean * np.sqrt(len(operator))))
-
-
-def off_diagonal_share(moments: Moments) -> float:
-    """Frobenius norm of K off its diagonal, relative to all of K."""
-    if moments.kind == "diagonal":
-        return 0.0
-    diagonal = np.diag(np.diag(moments.operator))
-    return float(np.linalg.norm(moments.operator - diagonal) / np.linalg.norm(moments.operator))
-
-
-def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer) -> Regime:
-    """The regime of one cell with its standing."""
+def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer, weights: Array | None = None) -> Regime:
+    """The regime of one cell with its standing. `weights` are the initial ones: Theorem 16 asks for a start along its projectors."""
     checks = measure(architecture, problem, optimizer)
-    name, defect, reason = _solution(architecture, problem.moments, checks)
     outside = _outside(architecture, optimizer)
+    found = candidates(architecture, problem, weights)
+    chosen, refused = _choose(found)
+    if chosen is None:
+        remedy = "the event clock is given" if checks["event_clock"] else "integrate the twin"
+        name: Name = "weights"
+        reason, defect, error = f"{_listed(refused, 'no closed regime')}; no closed form: {remedy}", np.nan, np.nan
+    else:
+        name, defect, error = chosen.name, chosen.defect, chosen.timing_error
+        reason = chosen.says if chosen.exact else f"{chosen.says}, nearly: {chosen.measured}, given up to {chosen.nearly:g}"
+        reason += f", about {error:.1g} of the ignition times" if not chosen.exact else ""
+        reason = _listed(refused, reason)
+    checks |= {f"{candidate.name}_defect": candidate.defect for candidate in found} | {"defect": defect, "timing_error": error}
     if outside:
         return Regime(name, "outside", outside, checks)
-    if name not in CLOSED:
-        remedy = "the event clock is given" if checks["event_clock"] else "integrate the twin"
-        return Regime(name, "conditional", f"{reason}; no closed form: {remedy}", checks)
-    if defect > ROUNDING:
+    if chosen is None or not chosen.exact:
         return Regime(name, "conditional", reason, checks)
     if optimizer.batch_size is not None:
         return Regime(name, "conditional", f"{reason}; minibatches add noise that the full-batch solution leaves out", checks)
@@ -106,36 +94,26 @@ def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer) -
     return Regime(name, "exact", reason, checks)
 
 
+def _choose(found: Sequence[Candidate]) -> tuple[Candidate | None, list[Candidate]]:
+    """(the first that holds, else the one nearest to holding, those refused before it)."""
+    for position, candidate in enumerate(found):
+        if candidate.exact and candidate.closed_form:
+            return candidate, list(found[:position])
+    near = [candidate for candidate in found if candidate.defect <= candidate.nearly and candidate.closed_form]
+    flows = [candidate for candidate in found if candidate.defect <= candidate.nearly and not candidate.closed_form]
+    best = min(near, key=lambda candidate: candidate.timing_error, default=flows[0] if flows else None)
+    return best, [candidate for candidate in found if candidate is not best and (candidate.closed_form or best is None)]
+
+
+def _listed(refused: Sequence[Candidate], reason: str) -> str:
+    """The reason, with what was refused in words."""
+    words = "; ".join(f"not {candidate.name.replace('_', ' ')}: {candidate.measured}" for candidate in refused)
+    return f"{reason} ({words})" if words else reason
+
+
 def _outside(architecture: Architecture, optimizer: Optimizer) -> str:
     if not optimizer.in_linear_span:
         return f"{optimizer.kind} leaves the linear span of gradients, so neither modes nor clocks describe its steps"
     if not architecture.smooth:
         return f"{architecture.name} is not smooth at zero weights, so it has no quadratic form there"
     return ""
-
-
-def _solution(architecture: Architecture, moments: Moments, checks: dict[str, float]) -> tuple[Name, float, str]:
-    """(regime, its defect, why)."""
-    if architecture.pairing == "rowwise":
-        return _entrywise(architecture, checks)
-    defect = checks["whiteness_defect"]
-    if architecture.positive or defect > NEARLY_WHITE:
-        if architecture.positive:
-            return "weights", defect, "one factor couples all pairs of its modes"
-        return "weights", defect, f"features are not white (K spreads by {defect:.2g} of its mean)"
-    if defect <= ROUNDING:
-        return "whitened_feedforward", defect, "K is a multiple of the identity: singular modes of K G* are logistic, with effective seeds"
-    return "whitened_feedforward", defect, f"features are nearly white (K spreads by {defect:.2g} of its mean, given up to {NEARLY_WHITE})"
-
-
-def _entrywise(architecture: Architecture, checks: dict[str, float]) -> tuple[Name, float, str]:
-    defect = checks["off_diagonal_share"]
-    pairs = "" if architecture.positive else ", each with its decaying antisymmetric partner"
-    if defect <= ROUNDING:
-        return "orthogonal_features", defect, f"K is diagonal: every entry is logistic by itself{pairs} (Theorem 6)"
-    if checks["orthogonal_samples"] and architecture.positive:
-        return "orthogonal_samples", 0.0, "no two samples read the same entry: one scalar equation a sample (Theorem 5)"
-    if defect <= NEARLY_DIAGONAL:
-        near = f"K is nearly diagonal (off-diagonal share {defect:.2g}, given up to {NEARLY_DIAGONAL})"
-        return "orthogonal_features", defect, near + pairs
-    return "lotka_volterra", defect, f"entries interact (off-diagonal share {defect:.2g} of K)"

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
-from nqf_pipeline.theory.systems import System
+from nqf_pipeline.theory.systems import CoupledSystem, System
 
 Array = Any
 MOST_VALUES = 8_000_000
@@ -33,6 +33,15 @@ def discrete_modes(
         )
         found.update(zip(part, z, strict=True))
     return [found[i] for i in range(len(systems))]
+
+
+def coupled_modes(
+    system: CoupledSystem, optimizer: Optimizer, step_number: Int[Array, "records"]
+) -> Float[Array, "records groups members"]:
+    """z of interacting modes at the recorded steps, exactly."""
+    from nqf_pipeline.dynamics.recursion import coupled_recursion
+
+    return coupled_recursion(system.rate[:, 0], system.interaction, system.seed[:, 0], optimizer, step_number)[..., None]
 
 
 def _batches(shapes: Sequence[tuple[int, ...]]) -> Iterator[list[int]]:

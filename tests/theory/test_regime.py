@@ -12,7 +12,9 @@ from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.forms.structure import DiagonalStructure
 from nqf_pipeline.models import MLP, Architecture, Diagonal, FourierMLP, MultiHead, PhaseRetrieval, QueryKey
 from nqf_pipeline.tasks import FeaturePowerLaw, Fourier, Problem, Task, Teacher
-from nqf_pipeline.theory.regime import off_diagonal_share, regime, whiteness_defect
+from nqf_pipeline.theory.candidates import whiteness_defect
+from nqf_pipeline.theory.commuting import entries_of
+from nqf_pipeline.theory.regime import regime
 
 GD, SGD, ADAM = Optimizer(), Optimizer(kind="sgd", batch_size=32), Optimizer(kind="adam")
 POWER = (Diagonal(inputs=30), FeaturePowerLaw(modes=30))
@@ -56,19 +58,22 @@ def test_samples_with_several_features_of_their_own_are_orthogonal(rng: np.rando
     assert (found.name, found.standing) == ("orthogonal_samples", "exact")
 
 
-@pytest.mark.parametrize(("mixing", "name"), [(0.02, "orthogonal_features"), (1.0, "lotka_volterra")])
-def test_interacting_entries(mixing: float, name: str, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(("mixing", "name", "standing"), [(0.02, "orthogonal_features", "conditional"), (1.0, "lotka_volterra", "exact")])
+def test_interacting_entries(mixing: float, name: str, standing: str, rng: np.random.Generator) -> None:
     coefficients = np.sqrt(6) * np.eye(6) + mixing * rng.uniform(0.5, 1, (6, 6))
     found = regime(*diagonal_problem(coefficients, rng), GD)
-    assert (found.name, found.standing) == (name, "conditional")
+    assert (found.name, found.standing) == (name, standing)
+    assert (found.timing_error > 0) == (standing == "conditional")
 
 
 def test_defects_measure_what_they_say(rng: np.random.Generator) -> None:
     moments = Teacher(inputs="correlated", condition=7, samples=50).problem(MLP(), rng).moments
     values = np.linalg.eigvalsh(moments.operator)
     assert whiteness_defect(moments) == pytest.approx(values.std() / values.mean())
-    off = moments.operator - np.diag(np.diag(moments.operator))
-    assert off_diagonal_share(moments) == pytest.approx(np.linalg.norm(off) / np.linalg.norm(moments.operator))
+    architecture, problem = diagonal_problem(rng.uniform(0.5, 1, (6, 9)), rng)
+    operator, entries = problem.moments.operator, entries_of(architecture, problem)
+    assert entries is not None
+    assert entries.coupled_share == pytest.approx(np.linalg.norm(operator - np.diag(np.diag(operator))) / np.linalg.norm(operator))
 
 
 def test_the_event_clock_needs_correlations_and_steps_in_the_linear_span(rng: np.random.Generator) -> None:
