@@ -40,13 +40,30 @@ class Binned:
         return np.exp(self.y)
 
 
+@dataclass(frozen=True)
+class ManyBinned:
+    """Many curves in the same bins."""
+
+    x: Values
+    y: Float[np.ndarray, "curves bins"]
+    error: Float[np.ndarray, "curves bins"]
+
+    def __getitem__(self, curve: int) -> Binned:
+        return Binned(self.x, self.y[curve], self.error[curve])
+
+
 def binned(time: Float[np.ndarray, "records"], loss: Float[np.ndarray, "records"], rough: Noise, bins: int) -> Binned:
     """At most `bins` bins over the range of the records."""
-    x, y = np.log(time), np.log(loss)
+    return binned_many(time, np.log(loss)[None], Noise(np.array([rough.deviation]), np.array([rough.inflation])), bins)[0]
+
+
+def binned_many(time: Float[np.ndarray, "records"], log_loss: Float[np.ndarray, "curves records"], rough: Noise, bins: int) -> ManyBinned:
+    """Of curves recorded at the same times."""
+    x = np.log(time)
     if len(x) <= bins:
-        return Binned(x, y, np.maximum(rough.of_mean(np.ones(len(x))), TOLERANCE))
+        return ManyBinned(x, log_loss, np.maximum(rough.of_mean(np.ones(len(x))), TOLERANCE))
     place = np.minimum(((x - x[0]) / (x[-1] - x[0]) * bins).astype(int), bins - 1)
-    count = np.bincount(place, minlength=bins)
-    full = count > 0
-    mean = [np.bincount(place, weights=values, minlength=bins)[full] / count[full] for values in (x, y)]
-    return Binned(mean[0], mean[1], np.maximum(rough.of_mean(count[full].astype(float)), TOLERANCE))
+    first = np.flatnonzero(np.diff(place, prepend=-1))
+    count = np.diff(first, append=len(x))
+    middle, mean = (np.add.reduceat(values, first, axis=-1) / count for values in (x, log_loss))
+    return ManyBinned(middle, mean, np.maximum(rough.of_mean(count.astype(float)), TOLERANCE))

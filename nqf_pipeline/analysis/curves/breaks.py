@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from nqf_pipeline.analysis.curves.bins import Binned
+from nqf_pipeline.analysis.curves.bins import Binned, ManyBinned
 from nqf_pipeline.analysis.curves.noise import Noise
 
 BEGINNING = 3
@@ -83,6 +83,12 @@ def rise(curve: Binned) -> Rise | None:
     if gain[top] <= max(RISE, 5.0 * error):
         return None
     return Rise(float(curve.time[bottom]), float(curve.time[top]), float(curve.loss[bottom]), float(curve.loss[top]))
+
+
+def rises(curves: ManyBinned) -> Bool[np.ndarray, "curves"]:
+    """Whether each of many curves rises by more than noise."""
+    gain = curves.y - np.minimum.accumulate(curves.y, axis=1)
+    return np.asarray((gain > np.maximum(RISE, 5.0 * np.sqrt(2.0) * curves.error.max(1, keepdims=True))).any(1))
 
 
 def falling(curve: Binned) -> list[tuple[int, int]]:

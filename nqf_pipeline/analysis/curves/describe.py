@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from nqf_pipeline.analysis.curves.bins import Binned, binned
+from nqf_pipeline.analysis.curves.bins import Binned, ManyBinned, binned, binned_many
 from nqf_pipeline.analysis.curves.breaks import falling, first_apart, jumps, rise, spikes
 from nqf_pipeline.analysis.curves.cleaning import cleaned, positive
 from nqf_pipeline.analysis.curves.columns import Series
 from nqf_pipeline.analysis.curves.epochs import Staircase, per_epoch, staircase
 from nqf_pipeline.analysis.curves.law import CONFIDENCE, Law, law
-from nqf_pipeline.analysis.curves.noise import Noise, noise
-from nqf_pipeline.analysis.curves.segments import smooth
+from nqf_pipeline.analysis.curves.noise import Noise, noise, noise_many
+from nqf_pipeline.analysis.curves.segments import smooth_many
 from nqf_pipeline.analysis.curves.steps import Drop, Plateau, steps
 from nqf_pipeline.analysis.curves.table import Note
 from nqf_pipeline.analysis.windows import Unresolved
@@ -115,13 +115,20 @@ def _described(curve: Series) -> Description:
 
 
 def fine_bins(time: Float[np.ndarray, "records"], loss: Float[np.ndarray, "records"], rough: Noise) -> Binned:
-    """Bins for plateaus and drops. Steps look like correlated noise: what the first look finds of them is taken out of the noise."""
-    first = binned(time, loss, rough, step_bins(time))
+    """Bins for plateaus and drops."""
+    one = Noise(np.array([rough.deviation]), np.array([rough.inflation]))
+    return fine_many(time, np.log(loss)[None], one)[0]
+
+
+def fine_many(time: Float[np.ndarray, "records"], log_loss: Float[np.ndarray, "curves records"], rough: Noise) -> ManyBinned:
+    """Of each curve. Steps look like correlated noise: what the first look finds of them is taken out of the noise."""
+    first = binned_many(time, log_loss, rough, step_bins(time))
     if len(first.x) < FEWEST_BINS:
         return first
-    rest = noise(np.log(loss) - np.interp(np.log(time), first.x, smooth(first)))
-    inflation = max(CORRELATED, min(rough.inflation, TAKEN_OUT * rest.inflation))
-    return binned(time, loss, replace(rough, inflation=inflation), step_bins(time))
+    x, pieces = np.log(time), smooth_many(first)
+    rest = noise_many(log_loss - np.stack([np.interp(x, first.x, line) for line in pieces]))
+    inflation = np.maximum(CORRELATED, np.minimum(rough.inflation, TAKEN_OUT * rest.inflation))
+    return binned_many(time, log_loss, Noise(rough.deviation, inflation), step_bins(time))
 
 
 def step_bins(time: Float[np.ndarray, "records"]) -> int:

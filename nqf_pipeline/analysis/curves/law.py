@@ -55,7 +55,7 @@ def law(curve: Binned, confidence: float = CONFIDENCE) -> Law:
     """The law of a stretch that falls; raises Unresolved."""
     found = scan(curve)
     fitted = _fitted(curve, found)
-    above = _decades_above_floor(fitted, found.window)
+    above = float(decades_above_floor(fitted, found.window.start, found.window.end))
     if above < ABOVE:
         raise Unresolved(f"too few decades: the law exceeds its floor ({fitted.floor:.3g}) for {above:.2f}, at least {ABOVE:g} are needed")
     low, high = _interval(curve, found, fitted, confidence)
@@ -64,12 +64,11 @@ def law(curve: Binned, confidence: float = CONFIDENCE) -> Law:
     return Law(fitted.exponent, low, high, found.window, fitted.floor, fitted.amplitude, fitted.residual)
 
 
-def _decades_above_floor(fitted: PowerLaw, window: Window) -> float:
-    """Beyond, the exponent hangs on the floor that was fitted with it."""
-    if fitted.floor <= 0:
-        return window.decades
-    crossing = (np.log(fitted.amplitude) - np.log(fitted.floor)) / fitted.exponent
-    return float(min(crossing, np.log(window.end)) - np.log(window.start)) / float(np.log(10))
+def decades_above_floor(fitted: PowerLaw | PowerLaws, start: Any, end: Any) -> Any:
+    """Decades of a window before the law falls to its floor: beyond, the exponent hangs on the floor that was fitted with it."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = (np.log(fitted.amplitude) - np.log(fitted.floor)) / fitted.exponent
+    return (np.minimum(np.where(np.asarray(fitted.floor) > 0, crossing, np.inf), np.log(end)) - np.log(start)) / np.log(10)
 
 
 def _fitted(curve: Binned, found: Found) -> PowerLaw:
@@ -106,13 +105,18 @@ def _interval(curve: Binned, found: Found, fitted: PowerLaw, confidence: float) 
 
 def _beyond_blocks(residual: Float[np.ndarray, "window"]) -> float:
     """What correlation that blocks cut off adds to deviations, for the first-order process with the residuals' correlation."""
-    centred = residual - residual.mean()
-    count = len(residual)
-    # Three parameters fitted to so few bins make residuals look less correlated than they are.
-    lag = float(np.clip(np.sum(centred[1:] * centred[:-1]) / np.sum(centred**2) + 3 / count, 0.0, 0.9))
+    lag = float(correlation((residual - residual.mean())[None], np.array([len(residual)]))[0])
     lags = np.arange(1, BLOCK)
     inside = 1 + 2 * float(np.sum((1 - lags / BLOCK) * lag**lags))
     return float(np.sqrt((1 + lag) / (1 - lag) / inside))
+
+
+def correlation(residual: Float[np.ndarray, "curves bins"], count: Any) -> Float[np.ndarray, "curves"]:
+    """First-order correlation of the `count` residuals of each fit (others 0), at least 0 and at most 0.9."""
+    with np.errstate(invalid="ignore"):
+        lag = (residual[:, 1:] * residual[:, :-1]).sum(1) / (residual**2).sum(1)
+    # Three parameters fitted to so few bins make residuals look less correlated than they are.
+    return np.clip(np.nan_to_num(lag) + 3 / np.maximum(count, 1), 0.0, 0.9)
 
 
 def _smooth(curve: Binned, found: Found, fitted: PowerLaw) -> Float[np.ndarray, "bins"]:

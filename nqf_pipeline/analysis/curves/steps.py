@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nqf_pipeline.analysis.curves.bins import Binned
-from nqf_pipeline.analysis.curves.segments import Piece, pieces
+from nqf_pipeline.analysis.curves.bins import Binned, ManyBinned
+from nqf_pipeline.analysis.curves.segments import Piece, pieces_many
 
+FEWEST = 6
+"""Bins without which nothing is looked for."""
 FLAT = 1 / 3
 """Steepness of a plateau over that of the fall beside it, at most."""
 SIGNIFICANT = 5.0
@@ -60,9 +62,18 @@ class Drop:
 
 def steps(curve: Binned) -> tuple[list[Plateau], list[Drop]]:
     """Plateaus and drops of a curve in bins, in order of time."""
-    if len(curve.x) < 6:
-        return [], []
-    line = pieces(curve)
+    return steps_many(ManyBinned(curve.x, curve.y[None], curve.error[None]))[0]
+
+
+def steps_many(curves: ManyBinned) -> list[tuple[list[Plateau], list[Drop]]]:
+    """Plateaus and drops of each curve."""
+    if len(curves.x) < FEWEST:
+        return [([], [])] * len(curves.y)
+    return [_steps(curves[number], line) for number, line in enumerate(pieces_many(curves))]
+
+
+def _steps(curve: Binned, line: list[Piece]) -> tuple[list[Plateau], list[Drop]]:
+    """From its pieces."""
     plateaus: list[Plateau] = []
     drops: list[Drop] = []
     for *where, last in _falls(line):

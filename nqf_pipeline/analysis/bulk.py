@@ -1,0 +1,130 @@
+"""Exponents, plateaus and drops of very many loss curves on one time grid: the measurements of `nqf fit`, a block of curves at a time.
+
+Blocks are read inside their tasks, so memory holds one block a worker, however large the store is; with a dask cluster (a `Client` in the
+program) the same call runs there. What differs from `nqf fit`: curves are taken as they are (one that rises, or holds a loss without a
+logarithm, has a status and no exponent), and intervals are local (`_half_widths`), not resampled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask.base import compute
+from dask.delayed import delayed
+from jaxtyping import Bool, Float
+from scipy.stats import t as student
+from threadpoolctl import threadpool_limits
+
+from nqf_pipeline.analysis.curves.bins import ManyBinned, binned_many
+from nqf_pipeline.analysis.curves.breaks import rises
+from nqf_pipeline.analysis.curves.describe import FIT_BINS, fine_many
+from nqf_pipeline.analysis.curves.law import ABOVE, CONFIDENCE, WIDE, correlation, decades_above_floor, sane
+from nqf_pipeline.analysis.curves.noise import noise_many
+from nqf_pipeline.analysis.curves.scan import scan_many
+from nqf_pipeline.analysis.curves.steps import steps_many
+from nqf_pipeline.analysis.powerlaw import PowerLaws, fit_many
+from nqf_pipeline.errors import InputError
+
+ROWS = 2048
+"""Curves in a block."""
+Times = Float[np.ndarray, "records"]
+Losses = Float[np.ndarray, "curves records"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Two tables; `curve` is the position in the array."""
+
+    laws: pd.DataFrame
+    """One row a curve: curve, exponent, ci_low, ci_high, floor, window_start, window_end, plateaus, drops, status, reason."""
+    events: pd.DataFrame
+    """One row a plateau or drop: curve, event, kind, start, end, and loss (plateaus) or time, uncertainty and factor (drops)."""
+
+
+def measure_curves(time: Times, loss: Any, rows: int = ROWS, confidence: float = CONFIDENCE, **options: Any) -> Measured:
+    """Measure every row of `loss`, (curves, records): a NumPy, zarr or dask array, or anything else that is sliced like one.
+
+    `options` go to `dask.compute` (`scheduler`, `num_workers`); without them a cluster's client is used if there is one, else threads.
+    """
+    time = np.asarray(time, float)
+    if time.ndim != 1 or len(time) < 2 or not (np.isfinite(time).all() and time[0] > 0 and (np.diff(time) > 0).all()):
+        raise InputError("measure_curves: `time` must be one row of increasing, positive, finite times; leave out the record at time 0")
+    if len(loss.shape) != 2 or loss.shape[1] != len(time):
+        raise InputError(f"measure_curves: `loss` has shape {tuple(loss.shape)}, which is not (curves, {len(time)}), the records in `time`")
+    task = delayed(_block, pure=False)
+    bounds = range(0, loss.shape[0], rows)
+    parts = compute(*[task(time, loss[first : first + rows], first, confidence) for first in bounds], **options)
+    laws, events = ([part[i] for part in parts if len(part[i])] for i in (0, 1))
+    return Measured(_together(laws), _together(events))
+
+
+def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _block(time: Times, loss: Any, first: int, confidence: float) -> tuple[pd.DataFrame, pd.DataFrame]:
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        laws, events = measure_block(time, np.asarray(loss, float), confidence)
+    return laws.assign(curve=laws["curve"] + first), events.assign(curve=events["curve"] + first) if len(events) else events
+
+
+def measure_block(time: Times, loss: Losses, confidence: float = CONFIDENCE) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(laws, events) of a block in memory; see `Measured`."""
+    usable = np.isfinite(loss).all(1) & (loss > 0).all(1)
+    laws = pd.DataFrame({"curve": np.arange(len(loss)), "plateaus": 0, "drops": 0, "status": "not_resolved"})
+    numbers = ("exponent", "ci_low", "ci_high", "floor", "window_start", "window_end")
+    laws[list(numbers)] = np.nan
+    laws["reason"] = "some losses are not finite and positive"
+    events: list[dict[str, Any]] = []
+    if usable.any():
+        log_loss = np.log(loss[usable])
+        rough = noise_many(log_loss)
+        found = _laws(binned_many(time, log_loss, rough, FIT_BINS), confidence)
+        for number, (plateaus, drops) in zip(np.flatnonzero(usable), steps_many(fine_many(time, log_loss, rough)), strict=True):
+            events += [{"curve": number, "event": "plateau", **asdict(plateau)} for plateau in plateaus]
+            events += [{"curve": number, "event": "drop", **asdict(drop)} for drop in drops]
+        laws.loc[usable, found.columns] = found.to_numpy()
+    table = pd.DataFrame(events)
+    for name in ("plateau", "drop") if len(table) else ():
+        laws[f"{name}s"] = table[table["event"] == name].groupby("curve").size().reindex(laws["curve"], fill_value=0).to_numpy()
+    return laws.astype(dict.fromkeys(numbers, float)), table
+
+
+def _laws(curves: ManyBinned, confidence: float) -> pd.DataFrame:
+    windows = scan_many(curves.x, curves.y, curves.error)
+    inside = windows.inside(len(curves.x))
+    time = np.exp(curves.x)
+    fits = fit_many(time, np.exp(curves.y), inside)
+    half = _half_widths(curves, fits, inside, confidence)
+    start, end = time[windows.first], time[np.maximum(windows.last - 1, 0)]
+    above = decades_above_floor(fits, start, end)
+    reasons = np.array(windows.reason, object)
+    checks = (
+        (windows.last > 0, ~sane(fits), "no power law: the fit ends at the edge of what can be a power law"),
+        (windows.last > 0, above < ABOVE, f"too few decades: the law exceeds its floor for less than {ABOVE:g}"),
+        (windows.last > 0, half > WIDE * fits.exponent, "not determined: the interval is wider than the exponent"),
+        (np.ones(len(half), bool), rises(curves), "the loss rises, and is not fitted through"),
+    )
+    for applies, fails, reason in checks:
+        reasons = np.where(applies & fails & (reasons == ""), reason, reasons)
+    good = reasons == ""
+    columns = {"exponent": fits.exponent, "ci_low": fits.exponent - half, "ci_high": fits.exponent + half, "floor": fits.floor}
+    columns |= {"window_start": start, "window_end": end}
+    shown = {name: np.where(good, values, np.nan) for name, values in columns.items()}
+    return pd.DataFrame({**shown, "status": np.where(good, "ok", "not_resolved"), "reason": reasons})
+
+
+def _half_widths(
+    curves: ManyBinned, fits: PowerLaws, inside: Bool[np.ndarray, "curves bins"], confidence: float
+) -> Float[np.ndarray, "curves"]:
+    """Half width of the interval of each exponent: Student's quantile times its standard error, wider by first-order correlation."""
+    count = inside.sum(1)
+    law = np.log(fits.amplitude[:, None] * np.exp(-fits.exponent[:, None] * curves.x) + fits.floor[:, None])
+    residual = np.where(inside, curves.y - law, 0.0)
+    lag = correlation(residual, count)
+    free = np.maximum(count - 3, 1)
+    error = np.sqrt((residual**2).sum(1) / free) * fits.spread * np.sqrt((1 + lag) / (1 - lag))
+    return np.asarray(student.ppf(0.5 + confidence / 2, free) * error)
