@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dask.base import compute
+from dask.base import compute, is_dask_collection
 from dask.delayed import delayed
 from jaxtyping import Bool, Float
 from scipy.stats import t as student
@@ -25,13 +25,14 @@ from nqf_pipeline.analysis.curves.law import ABOVE, CONFIDENCE, WIDE, correlatio
 from nqf_pipeline.analysis.curves.noise import noise_many
 from nqf_pipeline.analysis.curves.scan import scan_many
 from nqf_pipeline.analysis.curves.steps import steps_many
-from nqf_pipeline.analysis.powerlaw import PowerLaws, fit_many
+from nqf_pipeline.analysis.powerlaw import PowerLaws, fit_many, influence
 from nqf_pipeline.errors import InputError
 
 ROWS = 2048
 """Curves in a block."""
 Times = Float[np.ndarray, "records"]
 Losses = Float[np.ndarray, "curves records"]
+Inside = Bool[np.ndarray, "curves bins"]
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,11 @@ def measure_curves(time: Times, loss: Any, rows: int = ROWS, confidence: float =
         raise InputError("measure_curves: `time` must be one row of increasing, positive, finite times; leave out the record at time 0")
     if len(loss.shape) != 2 or loss.shape[1] != len(time):
         raise InputError(f"measure_curves: `loss` has shape {tuple(loss.shape)}, which is not (curves, {len(time)}), the records in `time`")
-    task = delayed(_block, pure=False)
-    bounds = range(0, loss.shape[0], rows)
-    parts = compute(*[task(time, loss[first : first + rows], first, confidence) for first in bounds], **options)
+    task = delayed(_block, pure=False, traverse=False)
+    # NumPy arrays are cut here (views) and dask arrays too (lazily): a task gets its rows. All else is read inside the task.
+    ready = isinstance(loss, np.ndarray) or is_dask_collection(loss)
+    cuts = [slice(first, first + rows) for first in range(0, loss.shape[0], rows)]
+    parts = compute(*[task(time, loss[cut] if ready else loss, cut, ready, confidence) for cut in cuts], **options)
     laws, events = ([part[i] for part in parts if len(part[i])] for i in (0, 1))
     return Measured(_together(laws), _together(events))
 
@@ -65,10 +68,13 @@ def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _block(time: Times, loss: Any, first: int, confidence: float) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _block(time: Times, loss: Any, cut: slice, ready: bool, confidence: float) -> tuple[pd.DataFrame, pd.DataFrame]:
     with threadpool_limits(1), np.errstate(all="ignore"):
-        laws, events = measure_block(time, np.asarray(loss, float), confidence)
-    return laws.assign(curve=laws["curve"] + first), events.assign(curve=events["curve"] + first) if len(events) else events
+        tables = measure_block(time, np.asarray(loss if ready else loss[cut], float), confidence)
+    for table in tables:
+        if len(table):
+            table["curve"] += cut.start
+    return tables
 
 
 def measure_block(time: Times, loss: Losses, confidence: float = CONFIDENCE) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -117,14 +123,14 @@ def _laws(curves: ManyBinned, confidence: float) -> pd.DataFrame:
     return pd.DataFrame({**shown, "status": np.where(good, "ok", "not_resolved"), "reason": reasons})
 
 
-def _half_widths(
-    curves: ManyBinned, fits: PowerLaws, inside: Bool[np.ndarray, "curves bins"], confidence: float
-) -> Float[np.ndarray, "curves"]:
-    """Half width of the interval of each exponent: Student's quantile times its standard error, wider by first-order correlation."""
-    count = inside.sum(1)
-    law = np.log(fits.amplitude[:, None] * np.exp(-fits.exponent[:, None] * curves.x) + fits.floor[:, None])
-    residual = np.where(inside, curves.y - law, 0.0)
-    lag = correlation(residual, count)
-    free = np.maximum(count - 3, 1)
-    error = np.sqrt((residual**2).sum(1) / free) * fits.spread * np.sqrt((1 + lag) / (1 - lag))
-    return np.asarray(student.ppf(0.5 + confidence / 2, free) * error)
+def _half_widths(curves: ManyBinned, fits: PowerLaws, inside: Inside, confidence: float) -> Float[np.ndarray, "curves"]:
+    """Half width of the interval of each exponent: Student's quantile times its standard error, wider by first-order correlation.
+
+    Bins hold different numbers of records, so each counts with its own noise; the residuals say by how much all of it is larger.
+    """
+    time, count = np.exp(curves.x), inside.sum(1)
+    law = np.log(fits.amplitude[:, None] * time ** -fits.exponent[:, None] + fits.floor[:, None])
+    residual = np.where(inside, (curves.y - law) / curves.error, 0.0)
+    lag, free = correlation(residual, count), np.maximum(count - 3, 1)
+    noise = ((influence(time, fits, inside) * curves.error) ** 2).sum(1) * (residual**2).sum(1) / free
+    return np.asarray(student.ppf(0.5 + confidence / 2, free) * np.sqrt(noise * (1 + lag) / (1 - lag)))

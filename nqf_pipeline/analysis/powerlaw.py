@@ -57,8 +57,6 @@ class PowerLaws:
     amplitude: Numbers
     floor: Numbers
     residual: Numbers
-    spread: Numbers
-    """Deviation of the exponent for independent noise of deviation 1 in ln E; times the residual, its standard error."""
 
     def __getitem__(self, curve: int) -> PowerLaw:
         return PowerLaw(float(self.exponent[curve]), float(self.amplitude[curve]), float(self.floor[curve]), float(self.residual[curve]))
@@ -87,10 +85,25 @@ def fit_many(time: Curve, loss: Curves, inside: Bool[np.ndarray, "curves points"
     parts = np.array_split(np.arange(len(y)), max(1, -(-len(y) // _CHUNK)))
     table = _table(x[:: max(1, len(x) // _LOOKED_AT)], 1 if weight.all() else _MARKS)
     found = np.concatenate([_fitted(x, y[rows], weight[rows].astype(float), table) for rows in parts], axis=1)
-    exponent, log_share, log_amplitude, residual, spread = np.where(enough, found, np.nan)
+    exponent, log_share, log_amplitude, residual = np.where(enough, found, np.nan)
     with np.errstate(over="ignore", under="ignore"):
         amplitude, floor = np.exp(log_amplitude + exponent * origin), np.exp(log_amplitude + log_share)
-    return PowerLaws(exponent, amplitude, floor, residual, spread)
+    return PowerLaws(exponent, amplitude, floor, residual)
+
+
+def influence(time: Curve, laws: PowerLaws, inside: Bool[np.ndarray, "curves points"]) -> Curves:
+    """By how much each fitted exponent moves with ln E at each point, to first order; 0 outside the window."""
+    x = np.log(time) - np.log(time).mean()
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        log_share = np.log(laws.floor / laws.amplitude) + laws.exponent * np.log(time).mean()
+        share = 1 / (1 + np.exp(np.clip(-laws.exponent[:, None] * x - log_share[:, None], -700, 700)))
+    count = np.maximum(inside.sum(1, keepdims=True), 1)
+    columns = [np.where(inside, column, 0.0) for column in (x * (share - 1.0), share)]
+    by_exponent, by_share = (np.where(inside, column - column.sum(1, keepdims=True) / count, 0.0) for column in columns)
+    kk, ks, ss = (np.einsum("cp,cp->c", *pair)[:, None] for pair in ((by_exponent,) * 2, (by_exponent, by_share), (by_share,) * 2))
+    known = ss <= 1e-9 * kk  # a floor of 0 has no say
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(known, by_exponent / kk, (ss * by_exponent - ks * by_share) / (kk * ss - ks**2))
 
 
 @dataclass(frozen=True)
@@ -109,13 +122,13 @@ def _table(x: Curve, marks: int) -> _Table:
     return _Table(exponent, log_share, np.logaddexp(-x[:, None] * exponent, log_share))
 
 
-def _fitted(x: Curve, y: Curves, weight: Curves, table: _Table) -> Float[np.ndarray, "5 curves"]:
-    """(exponent, log share, log amplitude, residual, spread) of each curve: the best shape of the table, followed to the end."""
+def _fitted(x: Curve, y: Curves, weight: Curves, table: _Table) -> Float[np.ndarray, "4 curves"]:
+    """(exponent, log share, log amplitude, residual) of each curve: the best shape of the table, followed to the end."""
     every = max(1, len(x) // _LOOKED_AT)
     cost = _costs(y[:, ::every], weight[:, ::every], table.shape)
     best = cost.argmin(1)
     found = _descended(x, y, weight, np.stack([table.exponent[best], table.log_share[best]]))
-    return np.stack([*found[:3], np.sqrt(found[3] / np.maximum(weight.sum(1), 1.0)), found[4]])
+    return np.stack([*found[:3], np.sqrt(found[3] / np.maximum(weight.sum(1), 1.0))])
 
 
 def _costs(y: Curves, weight: Curves, shape: Float[np.ndarray, "points shapes"]) -> Float[np.ndarray, "curves shapes"]:
@@ -125,10 +138,10 @@ def _costs(y: Curves, weight: Curves, shape: Float[np.ndarray, "points shapes"])
     return weight @ shape**2 - 2 * level @ shape - gap**2 / np.maximum(weight.sum(1), 1.0)[:, None]
 
 
-def _descended(x: Curve, y: Curves, weight: Curves, start: Pair) -> Float[np.ndarray, "5 curves"]:
+def _descended(x: Curve, y: Curves, weight: Curves, start: Pair) -> Float[np.ndarray, "4 curves"]:
     """Levenberg-Marquardt on (k, s) from a start each; curves that have converged leave the batch."""
     total = np.maximum(weight.sum(1), 1.0)
-    done = np.full((5, len(y)), np.nan)
+    done = np.full((4, len(y)), np.nan)
     active, at, damping = np.arange(len(y)), start, np.full(len(y), 1e-3)
     here = _linear(x, y, weight, (weight * y).sum(1) / total, at)
     for _ in range(_ROUNDS):
@@ -142,22 +155,14 @@ def _descended(x: Curve, y: Curves, weight: Curves, start: Pair) -> Float[np.nda
         settled = (damping <= 1e-2) & (np.abs(gain) <= _PRECISION * here[0])
         finished = settled | (damping >= 1e9) | ~np.isfinite(here[0]) | (here[0] < 1e-26 * total)
         if finished.mean() > _LEAVE:
-            done[:, active[finished]] = _result(at[:, finished], here[:, finished])
+            done[:, active[finished]] = np.stack([*at[:, finished], here[1, finished], here[0, finished]])
             keep = ~finished
             active, y, weight, total, damping = active[keep], y[keep], weight[keep], total[keep], damping[keep]
             at, here = at[:, keep], here[:, keep]
             if not len(active):
                 break
-    done[:, active] = _result(at, here)
+    done[:, active] = np.stack([*at, here[1], here[0]])
     return done
-
-
-def _result(at: Pair, here: Float[np.ndarray, "7 curves"]) -> Float[np.ndarray, "5 curves"]:
-    """(k, s, ln A, cost, deviation of k for noise of deviation 1). Without information on s (no floor), k alone counts."""
-    kk, ks, ss = here[4:7]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        free = kk - np.where(ss > 1e-9 * kk, ks**2 / ss, 0.0)
-        return np.stack([*at, here[1], here[0], np.sqrt(1 / free)])
 
 
 def _linear(x: Curve, y: Curves, weight: Curves, level: Numbers, at: Pair) -> Float[np.ndarray, "7 curves"]:

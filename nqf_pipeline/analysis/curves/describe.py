@@ -25,6 +25,7 @@ FIT_BINS = 60
 FEWEST_BINS = 8
 CORRELATED = 4.0
 """Least inflation of the noise by correlation, for plateaus: a few dozen records do not show theirs."""
+LOOKS = 2
 TAKEN_OUT = 2.0
 """Noise that straight pieces take out together with the steps."""
 STEP_BINS, FEWEST, MOST = 40, 64, 256
@@ -121,14 +122,17 @@ def fine_bins(time: Float[np.ndarray, "records"], loss: Float[np.ndarray, "recor
 
 
 def fine_many(time: Float[np.ndarray, "records"], log_loss: Float[np.ndarray, "curves records"], rough: Noise) -> ManyBinned:
-    """Of each curve. Steps look like correlated noise: what the first look finds of them is taken out of the noise."""
-    first = binned_many(time, log_loss, rough, step_bins(time))
-    if len(first.x) < FEWEST_BINS:
-        return first
-    x, pieces = np.log(time), smooth_many(first)
-    rest = noise_many(log_loss - np.stack([np.interp(x, first.x, line) for line in pieces]))
-    inflation = np.maximum(CORRELATED, np.minimum(rough.inflation, TAKEN_OUT * rest.inflation))
-    return binned_many(time, log_loss, Noise(rough.deviation, inflation), step_bins(time))
+    """Of each curve. Steps look like correlated noise: what each look finds of them is taken out of the noise for the next."""
+    curves = binned_many(time, log_loss, rough, step_bins(time))
+    if len(curves.x) < FEWEST_BINS:
+        return curves
+    x, inflation = np.log(time), rough.inflation
+    for _ in range(LOOKS):
+        line = smooth_many(curves)
+        rest = noise_many(log_loss - np.stack([np.interp(x, curves.x, values) for values in line]))
+        inflation = np.maximum(CORRELATED, np.minimum(inflation, TAKEN_OUT * rest.inflation))
+        curves = binned_many(time, log_loss, Noise(rough.deviation, inflation), step_bins(time))
+    return curves
 
 
 def step_bins(time: Float[np.ndarray, "records"]) -> int:

@@ -16,7 +16,7 @@ _THIRD = np.sqrt(20.0)
 """Deviation of third differences of white noise of deviation 1."""
 _MEDIAN = 1.4826
 """Deviation over median absolute deviation of normal noise."""
-FEWEST = 30
+FEWEST = 20
 """Means needed to trust their third differences."""
 MOST = 300.0
 """Largest inflation believed."""
