@@ -21,12 +21,11 @@ import numpy as np
 from jaxtyping import Float
 
 from nqf_pipeline.forms.moments import Moments
-from nqf_pipeline.forms.structure import DiagonalStructure
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
+from nqf_pipeline.theory.candidates import MOST_GROUPED, NEARLY_DIAGONAL, NEARLY_GROUPED, ROUNDING, whiteness_defect
+from nqf_pipeline.theory.commuting import Entries, Groups, entries_of, groups_of
 from nqf_pipeline.theory.growth import flow_rate
-from nqf_pipeline.theory.regime import NEARLY_DIAGONAL, ROUNDING, off_diagonal_share, whiteness_defect
-from nqf_pipeline.theory.systems import is_orthogonal_samples
 
 Array = Any
 Convention = Literal["entries", "samples", "singular", "principal"]
@@ -59,34 +58,43 @@ def spectra(architecture: Architecture, problem: Problem) -> list[Spectrum]:
 
 
 def _spectra(architecture: Architecture, problem: Problem) -> Iterator[Spectrum]:
-    moments = problem.moments
-    if architecture.pairing == "rowwise":
-        if off_diagonal_share(moments) > NEARLY_DIAGONAL and architecture.positive and is_orthogonal_samples(problem):
-            yield _samples(problem)
-        else:
-            yield _entries(architecture, moments)
-        return
-    matrix = np.atleast_2d(moments.linear)
-    yield _singular(architecture, moments, matrix)
-    if whiteness_defect(moments) > ROUNDING:
-        yield _principal(architecture, moments)
+    entries = entries_of(architecture, problem)
+    commuting = _commuting(architecture, entries) if entries is not None else None
+    if commuting is not None:
+        yield commuting
+    if architecture.pairing == "outer":
+        moments = problem.moments
+        yield _singular(architecture, moments, np.atleast_2d(moments.linear))
+        if whiteness_defect(moments) > ROUNDING:
+            yield _principal(architecture, moments)
 
 
-def _entries(architecture: Architecture, moments: Moments) -> Spectrum:
-    own = moments.operator if moments.kind == "diagonal" else np.diag(moments.operator)
-    drive = np.clip(moments.linear, 0, None) if architecture.positive else np.abs(moments.linear)
-    return _ordered("entries", architecture, drive, own, off_diagonal_share(moments))
+def _commuting(architecture: Architecture, entries: Entries) -> Spectrum | None:
+    """Entries in the common basis where they do not interact; samples where entries share them; None for a matrix that does neither."""
+    defect = float(np.hypot(entries.coupled_share, entries.defect))
+    if defect > NEARLY_DIAGONAL and len(entries.linear) <= MOST_GROUPED:
+        groups = groups_of(entries)
+        lack = float(np.hypot(groups.defect, entries.defect))
+        if groups.largest > 1 and lack <= NEARLY_GROUPED:
+            return _samples(architecture, entries, groups, lack)
+    if defect > NEARLY_DIAGONAL and entries.axes is not None:
+        return None
+    drive = np.clip(entries.linear, 0, None) if architecture.positive else np.abs(entries.linear)
+    return _ordered("entries", architecture, drive, entries.own, defect)
 
 
-def _samples(problem: Problem) -> Spectrum:
-    """Each sample learns through its fastest feature; the curvature is that feature's."""
-    structure = problem.structure
-    assert isinstance(structure, DiagonalStructure)
-    goal = (problem.targets - structure.offset)[0]
-    count = len(goal)
-    lead = np.max(structure.coefficients * np.sign(goal), axis=0)
-    rate, curvature = 8 / count * lead * np.abs(goal), 8 / count * lead**2
-    return _kept("samples", rate, goal**2 / count, curvature, 0.0)
+def _samples(architecture: Architecture, entries: Entries, groups: Groups, defect: float) -> Spectrum:
+    """Each sample (of outputs a_k g_k, target y) learns through its fastest entry, whose curvature counts."""
+    rates, shares, curvatures = [], [], []
+    for group in range(groups.count):
+        members = groups.label == group
+        coupling = groups.coupling[members]
+        goal = float(coupling @ entries.linear[members]) / float(coupling @ coupling)
+        lead = float(np.max(coupling * np.sign(goal)) if architecture.positive else np.abs(coupling).max())
+        rates.append(flow_rate(architecture) * max(lead, 0.0) * abs(goal))
+        shares.append(goal**2)
+        curvatures.append((8.0 if architecture.positive else 2.0) * lead**2)
+    return _kept("samples", np.array(rates), np.array(shares), np.array(curvatures), defect)
 
 
 def _singular(architecture: Architecture, moments: Moments, matrix: Array) -> Spectrum:

@@ -9,6 +9,7 @@ import pytest
 
 from nqf_pipeline.models import MLP, Diagonal, FourierMLP, PhaseRetrieval
 from nqf_pipeline.tasks import Digits, FeaturePowerLaw, Fourier, SamplePowerLaw, Teacher
+from nqf_pipeline.tasks.population import whole_population
 from nqf_pipeline.theory.spectra import spectra
 
 Array = Any
@@ -73,3 +74,13 @@ def test_a_symmetric_structure_has_growing_eigenpairs_only() -> None:
     assert np.all(found[0].rate > 0)
     assert found[1].convention == "principal"
     assert len(found[1].rate) <= 21
+
+
+def test_samples_that_share_no_entry_are_the_modes() -> None:
+    """zeta_mu = 8/m max_k lambda_{mu,k} y_mu with lambda = x / 4, and V_mu = y_mu^2 / m (Theorem 5)."""
+    x = np.array([[1.0, 0, 0], [2.0, 0, 0], [0, 3.0, 0], [0, 1.0, 0], [0, 0, 0.5], [0, 0, 1.0]])
+    y = np.array([[2.0, 1.0, 0.5]])
+    (found,) = spectra(Diagonal(inputs=6), whole_population(Diagonal(inputs=6), x, y, 6, np.ones((6, 1))))
+    assert found.convention == "samples"
+    np.testing.assert_allclose(found.rate, 8 / 3 * np.array([2 / 4 * 2.0, 3 / 4 * 1.0, 1 / 4 * 0.5]))
+    np.testing.assert_allclose(found.share, np.array([4.0, 1.0, 0.25]) / 3)
