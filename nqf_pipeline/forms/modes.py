@@ -89,5 +89,19 @@ class CoordinateBasis:
         return (rows[0] + sign * rows[1]) / np.sqrt(2.0).astype(rows[0].dtype)
 
 
+@dataclass(frozen=True)
+class SampleBasis(CoordinateBasis):
+    """Samples as modes, where each reads entries of a vector G of its own: strength f_mu / y_mu. `index` is the entry that leads."""
+
+    readers: Float[Array, "modes entries"]
+
+    @property
+    def number(self) -> Int[Array, "modes"]:
+        return np.arange(1, len(self.target) + 1)
+
+    def strength(self, order: Array) -> Float[Array, "modes"]:
+        return self.readers @ order / self.target
+
+
 ModeBasis = SingularBasis | CoordinateBasis
-MODE_BASES = (SingularBasis, VisibleBasis, CoordinateBasis)
+MODE_BASES = (SingularBasis, VisibleBasis, CoordinateBasis, SampleBasis)

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.models.fourier_mlp import FourierMLP
+from nqf_pipeline.tasks.arrays import Split, data_problem
 from nqf_pipeline.tasks.base import Problem, Task, TaskError
 from nqf_pipeline.tasks.population import whole_population
 
@@ -48,6 +49,33 @@ class Fourier(Task):
                 f"task fourier, grid: {self.grid} points carry at most {self.grid - 1} orthogonal features, but fourier_mlp has "
                 f"width = {architecture.width}; raise grid above {architecture.width} or lower width"
             )
+
+
+class RawFourier(Task):
+    """The target of `fourier` for a network that reads the grid point x_j = j / M itself: no power law is declared."""
+
+    shared_data: ClassVar[bool] = True
+
+    kind: Literal["fourier_raw"] = "fourier_raw"
+    beta: float = Field(default=1.5, gt=0.5, description="exponent of the target's coefficients b_k; above 1/2, or its norm diverges")
+    features: int = Field(default=64, ge=1, description="Fourier features in the target, P")
+    grid: int = Field(default=256, ge=3, description="grid points M, more than features")
+
+    def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
+        self.check(architecture)
+        points = (np.arange(self.grid) / self.grid)[:, None]
+        targets = np.arange(1.0, self.features + 1) ** -self.beta @ fourier_basis(self.features, self.grid)
+        whole = Split(points, targets[:, None], points, targets[:, None])
+        return data_problem(whole, architecture, 1, f"task {self.name}")
+
+    def check(self, architecture: Architecture) -> None:
+        if architecture.input_shape != (1,) or architecture.output_size != 1:
+            raise TaskError(
+                f"task {self.name} has one number in and one out, and {architecture.name} reads inputs of shape {architecture.input_shape} "
+                f"and has {architecture.output_size} output(s); set architecture: {{kind: mlp, inputs: 1, outputs: 1}}"
+            )
+        if self.features >= self.grid:
+            raise TaskError(f"task {self.name}, grid: {self.grid} points carry fewer than {self.grid} orthogonal features; raise grid")
 
 
 def fourier_basis(count: int, grid: int) -> Float[np.ndarray, "count grid"]:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse.csgraph import connected_components
 
-from nqf_pipeline.forms.modes import CoordinateBasis
+from nqf_pipeline.forms.modes import CoordinateBasis, SampleBasis
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
 
@@ -58,6 +58,8 @@ class Entries:
         basis = problem.modes
         if self.axes is None:
             assert isinstance(basis, CoordinateBasis)
+            if isinstance(basis, SampleBasis):
+                return basis.readers / basis.target[:, None], (basis.readers != 0).astype(float)
             read = np.zeros((len(basis.index), len(self.linear)))
             read[np.arange(len(read)), basis.index] = 1.0
             return read / basis.target[:, None], read

@@ -14,7 +14,10 @@ from nqf_pipeline.tasks import TASKS, AnyTask
 
 def test_registry_is_the_union() -> None:
     adapter = TypeAdapter(AnyTask)
-    assert list(TASKS) == ["teacher", "feature_power_law", "sample_power_law", "fourier", "digits", "file", "teacher_network"]
+    assert list(TASKS) == [
+        *("teacher", "feature_power_law", "sample_power_law", "orthogonal_features", "orthogonal_samples"),
+        *("fourier", "fourier_raw", "digits", "file", "teacher_network"),
+    ]
     for kind, cls in TASKS.items():
         given = {"path": "data.npz"} if kind == "file" else {}
         task = adapter.validate_python({"kind": kind, **given})
