@@ -14,6 +14,10 @@ from nqf_pipeline.report.ignition import ignition
 from nqf_pipeline.report.laws import fourier, power_laws
 from nqf_pipeline.report.learning import digits, learning
 from nqf_pipeline.report.modes import modes
+from nqf_pipeline.report.paper.figure2 import figure2
+from nqf_pipeline.report.paper.figure3 import figure3
+from nqf_pipeline.report.paper.figure4 import figure4
+from nqf_pipeline.report.paper.figure5 import figure5
 from nqf_pipeline.report.run import run
 from nqf_pipeline.report.spectra import spectra
 from nqf_pipeline.report.style import theme
@@ -24,7 +28,9 @@ from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.spelling import no_such
 
 Draw = Callable[[Findings, ReportSettings], Drawing | Omitted]
-FIGURES: dict[str, Draw] = {
+PAPER: dict[str, Draw] = {"figure2": figure2, "figure3": figure3, "figure4": figure4, "figure5": figure5}
+"""Figures of the paper with theory and experiment in one picture: drawn where a study names them, not part of `all`."""
+GENERAL: dict[str, Draw] = {
     "learning": learning,
     "modes": modes,
     "ignition": ignition,
@@ -36,8 +42,10 @@ FIGURES: dict[str, Draw] = {
     "spectra": spectra,
     "run": run,
 }
+"""What `all` stands for: figures that any study may fill."""
+FIGURES = PAPER | GENERAL
 """By name, in the order of the page."""
-HEADINGS = {
+HEADINGS = {name: name.replace("figure", "Figure ") + " of the paper" for name in PAPER} | {
     "learning": "Learning curves",
     "modes": "Modes",
     "ignition": "Ignition times",
@@ -58,7 +66,7 @@ class FigureError(InputError):
 def chosen(settings: ReportSettings) -> list[str]:
     """Names of the figures asked for, in the order of the page."""
     if settings.figures == "all":
-        return list(FIGURES)
+        return list(GENERAL)
     for name in settings.figures:
         if name not in FIGURES:
             raise FigureError(f"report.figures: {no_such('figure', name, list(FIGURES))}")

@@ -180,7 +180,9 @@ class AnalysisSettings(Strict):
 class ReportSettings(Strict):
     """Figures and report. Changing these never retrains a cell."""
 
-    figures: Literal["all"] | list[str] = Field(default="all", description="figures to draw, by name, or `all`")
+    figures: Literal["all"] | list[str] = Field(
+        default="all", description="figures to draw, by name, or `all` (but those of the paper, `figure2` and so on)"
+    )
     formats: list[Literal["svg", "png", "pdf"]] = Field(default=["svg", "png"], min_length=1, description="files written for each figure")
     style: Literal["ticks", "whitegrid", "white"] = Field(default="ticks", description="seaborn style")
     palette: str = Field(default="colorblind", description="seaborn palette")

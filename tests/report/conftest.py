@@ -246,7 +246,7 @@ def plateau_rows(coordinates, ignition, theory):
     for source, times in ignition.items():
         predictions = dict(zip(TIERS, theory, strict=True)) | ({"twin": ignition["twin"]} if source == "network" else {})
         for tier, predicted in predictions.items():
-            for k in range(4):
+            for k in range(len(times)):
                 error = times[k] / predicted[k] - 1
                 rows.append(
                     coordinates
@@ -316,6 +316,22 @@ class Builder:
     def fourier(self):
         for theta, seed in product((0.0, 0.5, 1.0), range(2)):
             self.law("fourier", ("network", "twin"), 1e-6, 3.0, theta + 1.5, seed, task="fourier", theta=theta, beta=1.5)
+
+    def paper(self):
+        """What figures 3 to 5 of the paper show."""
+        self.law("stairs", ("network",), 1e-5, 2.0, 0.8, task="orthogonal_features", experiment="staircase", learning_rate=0.01)
+        self.law("thousand", ("network",), 1e-6, 2.0, 0.8, experiment="power_law")
+        for epsilon in (1e-3, 1e-5, 1e-12):
+            self.law("samples", ("network",), epsilon, 2.0, 0.8, task="orthogonal_samples", time_scale=0.01)
+        for experiment, theta, seed in product(("fourier", "long"), (0.0, 1.0), range(2)):
+            options = {"task": "fourier", "theta": theta, "beta": 1.5, "experiment": experiment}
+            self.law("features", ("network", "twin"), 1e-6, 3.0, theta + 1.5, seed, **options)
+        self.law("raw", (), 1e-4, 2.0, 0.8, task="fourier_raw", experiment="raw_input")
+        for row in self.rows:
+            if row.fields["task"].startswith("orthogonal"):
+                clock = row.variables["theory_ignition"]
+                seen = dict.fromkeys(("network", "twin"), 1.001 * clock[1])
+                self.plateaus.extend(plateau_rows(row.fields | {"cell": row.id}, seen, clock))
 
 
 def build(results, kinds=EXPERIMENTS):

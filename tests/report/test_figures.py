@@ -37,7 +37,7 @@ def study(finished):
 
 
 def test_every_figure_is_drawn_in_every_format(drawn):
-    assert [path.name for path in drawn] == [f"{name}.{suffix}" for name in figures.FIGURES for suffix in ("svg", "png")]
+    assert [path.name for path in drawn] == [f"{name}.{suffix}" for name in figures.GENERAL for suffix in ("svg", "png")]
     assert all(path.stat().st_size > 5000 for path in drawn)
     assert set(figures.HEADINGS) == set(figures.FIGURES)
 
@@ -71,7 +71,7 @@ def test_a_study_without_networks_says_what_is_left_out(make):
     listing = json.loads((results / "figures" / "figures.json").read_text())
     shown = {"exponents", "power_laws", "spectra", "run"}
     assert {path.stem for path in paths} == shown
-    assert {name for name, entry in listing.items() if "omitted" in entry} == set(figures.FIGURES) - shown
+    assert {name for name, entry in listing.items() if "omitted" in entry} == set(figures.GENERAL) - shown
     assert listing["modes"]["omitted"] == "no finished network on a teacher task"
 
 

@@ -122,7 +122,7 @@ def test_dense_figures_are_set_as_png(finished, written, monkeypatch):
     body = page.write(finished, LOOK).read_text(encoding="utf-8")
     monkeypatch.undo()
     page.write(finished, LOOK)
-    assert body.count("data:image/png;base64,") == len(figures.FIGURES)
+    assert body.count("data:image/png;base64,") == len(figures.GENERAL)
     assert "<svg" not in body
 
 

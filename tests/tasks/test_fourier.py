@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nqf_pipeline.models import MLP, FourierMLP
-from nqf_pipeline.tasks import Fourier, TaskError
+from nqf_pipeline.tasks import Fourier, RawFourier, TaskError
 from nqf_pipeline.tasks.fourier import fourier_basis
 
 
@@ -47,3 +47,16 @@ def test_misfits_are_refused() -> None:
     with pytest.raises(TaskError, match="raise grid above 64 or lower width"):
         Fourier(grid=64).check(FourierMLP(width=64))
     Fourier(grid=65).check(FourierMLP(width=64))
+
+
+def test_the_raw_input_has_the_same_target_and_one_linear_mode() -> None:
+    raw = RawFourier(features=64).problem(MLP(inputs=1, outputs=1), np.random.default_rng(0))
+    np.testing.assert_array_equal(raw.targets, Fourier(theta=0.0).problem(FourierMLP(), np.random.default_rng(0)).targets)
+    np.testing.assert_allclose(raw.inputs[0], np.arange(256) / 256)
+    assert len(raw.modes.target) == 1
+    slope = (raw.inputs[0] @ raw.targets[0]) / (raw.inputs[0] @ raw.inputs[0])
+    assert raw.moments.optimum.item() == pytest.approx(slope)
+    with pytest.raises(TaskError, match="kind: mlp, inputs: 1, outputs: 1"):
+        RawFourier().check(MLP())
+    with pytest.raises(TaskError, match="raise grid"):
+        RawFourier(grid=64).check(MLP(inputs=1, outputs=1))
