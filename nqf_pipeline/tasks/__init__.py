@@ -16,13 +16,49 @@ from nqf_pipeline.tasks.teacher import Teacher
 from nqf_pipeline.tasks.teacher_network import TeacherNetwork
 
 AnyTask = Annotated[
-    Teacher | FeaturePowerLaw | SamplePowerLaw | OrthogonalFeatures | OrthogonalSamples | Fourier | RawFourier | Digits | File | TeacherNetwork,
+    Teacher
+    | FeaturePowerLaw
+    | SamplePowerLaw
+    | OrthogonalFeatures
+    | OrthogonalSamples
+    | Fourier
+    | RawFourier
+    | Digits
+    | File
+    | TeacherNetwork,
     Field(discriminator="kind"),
 ]
 
 TASKS: dict[str, type[Task]] = {
     str(cls.model_fields["kind"].default): cls
-    for cls in (Teacher, FeaturePowerLaw, SamplePowerLaw, OrthogonalFeatures, OrthogonalSamples, Fourier, RawFourier, Digits, File, TeacherNetwork)
+    for cls in (
+        Teacher,
+        FeaturePowerLaw,
+        SamplePowerLaw,
+        OrthogonalFeatures,
+        OrthogonalSamples,
+        Fourier,
+        RawFourier,
+        Digits,
+        File,
+        TeacherNetwork,
+    )
 }
 
-__all__ = ["TASKS", "AnyTask", "Digits", "FeaturePowerLaw", "File", "Fourier", "OrthogonalFeatures", "OrthogonalSamples", "Problem", "RawFourier", "SamplePowerLaw", "Task", "TaskError", "Teacher", "TeacherNetwork"]
+__all__ = [
+    "TASKS",
+    "AnyTask",
+    "Digits",
+    "FeaturePowerLaw",
+    "File",
+    "Fourier",
+    "OrthogonalFeatures",
+    "OrthogonalSamples",
+    "Problem",
+    "RawFourier",
+    "SamplePowerLaw",
+    "Task",
+    "TaskError",
+    "Teacher",
+    "TeacherNetwork",
+]
