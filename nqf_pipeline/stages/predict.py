@@ -15,10 +15,10 @@ from threadpoolctl import threadpool_limits
 
 from nqf_pipeline.stages.scaling import scaling
 from nqf_pipeline.stages.spectra import Spectra
+from nqf_pipeline.stages.theory import cell_inputs
 from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.config import AnalysisSettings
-from nqf_pipeline.study.draws import initial_weights, problem_of
 from nqf_pipeline.study.grid import Grid, build_grid
 from nqf_pipeline.study.reading import read_study
 from nqf_pipeline.theory.predict import CellInputs, Prediction, TierCurve, predict
@@ -74,7 +74,7 @@ def batches(cells: Sequence[Cell]) -> Iterator[list[list[Cell]]]:
 
 def _documents(settings: list[list[Cell]], analysis: AnalysisSettings, spectra: Spectra) -> dict[str, Document]:
     cells = [cell for seeds in settings for cell in seeds]
-    inputs = [_inputs(cell) for cell in cells]
+    inputs = [cell_inputs(cell) for cell in cells]
     predictions = predict(inputs, {"event", "flow", "discrete"})
     found, start = {}, 0
     for seeds in settings:
@@ -84,10 +84,6 @@ def _documents(settings: list[list[Cell]], analysis: AnalysisSettings, spectra: 
             own = CellForecast(given, prediction).document()
             found[cell.id] = {**cell.coordinates(), **own, **shared, "spectrum": spectra.of(cell, given.problem)}
     return found
-
-
-def _inputs(cell: Cell) -> CellInputs:
-    return CellInputs(cell.architecture, problem_of(cell), cell.optimizer, initial_weights(cell), cell.step_grid(), cell.sigma)
 
 
 @dataclass(frozen=True)

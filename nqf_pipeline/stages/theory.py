@@ -12,7 +12,7 @@ from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.store.schema import CURVE, MODES, TIERS
 from nqf_pipeline.study.cells import Cell, step_grid
-from nqf_pipeline.study.draws import initial_weights, problem_of
+from nqf_pipeline.study.draws import batch_seed, initial_weights, problem_of
 from nqf_pipeline.tasks.base import Task
 from nqf_pipeline.theory.exponents import limit_exponent, mean_loss_curve, spectrum
 from nqf_pipeline.theory.predict import CellInputs, predict
@@ -20,7 +20,7 @@ from nqf_pipeline.theory.predict import CellInputs, predict
 
 def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
     """Predictions of every tier that some cell admits, in the order of the cells; NaN where a cell does not admit the tier."""
-    inputs = [_inputs(cell) for cell in cells]
+    inputs = [cell_inputs(cell) for cell in cells]
     predictions = predict(inputs)
     tiers = [tier for tier in TIERS if any(tier in p.tiers for p in predictions)]
     modes, records = len(inputs[0].problem.modes.target), len(inputs[0].step_number)
@@ -61,5 +61,7 @@ def _expected_curve(task: Task, architecture: Architecture, epsilon: float, opti
     return mean_loss_curve(task, architecture, epsilon, optimizer, step_grid(steps, records), tier="flow")
 
 
-def _inputs(cell: Cell) -> CellInputs:
-    return CellInputs(cell.architecture, problem_of(cell), cell.optimizer, initial_weights(cell), cell.step_grid(), cell.sigma)
+def cell_inputs(cell: Cell) -> CellInputs:
+    """What predictions read of a cell."""
+    optimizer = cell.optimizer
+    return CellInputs(cell.architecture, problem_of(cell), optimizer, initial_weights(cell), cell.step_grid(), cell.sigma, batch_seed(cell))

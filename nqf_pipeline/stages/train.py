@@ -19,7 +19,7 @@ from nqf_pipeline.dynamics.lanes import Data, Record, data_of, hyper_of
 from nqf_pipeline.dynamics.train import LaneGroup, Program, train
 from nqf_pipeline.store.schema import CURVE, MODES, Status
 from nqf_pipeline.study.cells import Cell
-from nqf_pipeline.study.draws import initial_weights, problem_of
+from nqf_pipeline.study.draws import batch_seed, initial_weights, problem_of
 from nqf_pipeline.study.shards import lane_groups
 
 Progress = Callable[[int], None]
@@ -62,7 +62,7 @@ def assemble(cells: Sequence[Cell], lane_width: int) -> tuple[LaneGroup, list[Da
     lanes, lane_data = [*cells, *[cells[-1]] * pad], [*data, *[data[-1]] * pad]
     weights = [initial_weights(cell) for cell in cells]
     lane_weights = [*weights, *[weights[-1]] * pad]
-    seeds = [int(cell.stream("batches").integers(2**63)) for cell in lanes]
+    seeds = [batch_seed(cell) for cell in lanes]
     group = LaneGroup(
         data=data[0] if program.shared_data else pytrees.stack(lane_data),
         weights=np.stack(lane_weights),

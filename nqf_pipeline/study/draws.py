@@ -45,3 +45,8 @@ def problem_of(cell: Cell) -> Problem:
 def initial_weights(cell: Cell) -> Float[np.ndarray, "unit_size width"]:
     """W(0) = sigma * row profile * standard normal draw."""
     return cell.sigma * problem_of(cell).initial_scale * cell.architecture.initial(cell.stream("init"))
+
+
+def batch_seed(cell: Cell) -> int:
+    """Seed of the minibatches that network, twin and closure share."""
+    return int(cell.stream("batches").integers(2**63))

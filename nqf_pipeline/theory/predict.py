@@ -2,14 +2,14 @@
 
 Tiers. `asymptote`: each mode jumps from 0 to its plateau at t_k = ln(1/epsilon) / r_k, with epsilon = degrees sigma^2 the scale
 of z_k(0) (not of the weights), whatever its own seed and profile. `flow`: closed forms of gradient flow from the cell's own seeds, at
-time = step learning_rate / (1 - momentum). `discrete`: the exact steps of each mode under the optimizer. `event`: the saddle-to-saddle
+time = step learning_rate / (1 - momentum). `discrete`: the exact steps of each mode under the optimizer, or of M where no clock holds. `event`: the saddle-to-saddle
 clock of feedforward layers whose features are correlated, with logistic invasions and relaxing residents, from the cell's own weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from nqf_pipeline.theory.events import EventClock, event_clock
 from nqf_pipeline.theory.growth import log_growth
 from nqf_pipeline.theory.ignition import FRACTION, crossing
 from nqf_pipeline.theory.matrix_modes import curvature_of, exact_steps, isotropic_flow
+from nqf_pipeline.theory.order_parameters import order_curves
 from nqf_pipeline.theory.regime import Regime, regime
 from nqf_pipeline.theory.stepping import coupled_modes, discrete_modes
 from nqf_pipeline.theory.systems import (
@@ -53,6 +54,8 @@ class CellInputs:
     step_number: Int[Array, "records"]
     sigma: float | None = None
     """Weight scale of the asymptote's epsilon; measured on the initial weights when not given."""
+    batch_seed: int = 0
+    """Seed of the stream from which training draws its minibatches."""
 
     @property
     def epsilon(self) -> float:
@@ -97,13 +100,27 @@ class Prediction:
 
 def predict(cells: Sequence[CellInputs], tiers: Collection[str] = TIERS) -> list[Prediction]:
     """Predict many cells at once, in those of the asked tiers that each admits; systems of equal shape are stepped together."""
-    regimes = [regime(cell.architecture, cell.problem, cell.optimizer, np.asarray(cell.weights, float)) for cell in cells]
+    regimes = [_regime_of(cell) for cell in cells]
     systems = {i: system(cell, found) for i, (cell, found) in enumerate(zip(cells, regimes, strict=True)) if found.closed}
     # An isotropic M is stepped whole.
     stepped = {i: modes for i, modes in systems.items() if regimes[i].name != "isotropic"} if "discrete" in tiers else {}
     found = discrete_modes(list(stepped.values()), [cells[i].optimizer for i in stepped], [cells[i].step_number for i in stepped])
     discrete = dict(zip(stepped, found, strict=True))
-    return [_prediction(cell, regimes[i], systems.get(i), discrete.get(i), tiers) for i, cell in enumerate(cells)]
+    closure = [i for i, known in enumerate(regimes) if known.stepped and "discrete" in tiers]
+    predictions = [_prediction(cell, regimes[i], systems.get(i), discrete.get(i), tiers) for i, cell in enumerate(cells)]
+    for i, (strength, loss) in zip(closure, order_curves([cells[i] for i in closure]), strict=True):
+        predictions[i] = _with_closure(predictions[i], TierCurve(strength, loss, crossing(cells[i].step_number, strength)))
+    return predictions
+
+
+def _regime_of(cell: CellInputs) -> Regime:
+    return regime(cell.architecture, cell.problem, cell.optimizer, np.asarray(cell.weights, float), int(cell.step_number[-1]))
+
+
+def _with_closure(known: Prediction, curve: TierCurve) -> Prediction:
+    """The closure has no plateaus of its own: those of the event clock where there is one."""
+    plateau_loss = np.full(len(curve.ignition), np.nan) if known.plateau_loss is None else known.plateau_loss
+    return replace(known, tiers=known.tiers | {"discrete": curve}, plateau_loss=plateau_loss)
 
 
 def system(cell: CellInputs, found: Regime) -> System:

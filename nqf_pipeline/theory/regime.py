@@ -13,6 +13,7 @@ from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
 from nqf_pipeline.theory.candidates import ROUNDING, Candidate, Name, candidates, whiteness_defect
+from nqf_pipeline.theory.order_parameters import refusal
 
 Array = Any
 Standing = Literal["exact", "local", "conditional", "outside"]
@@ -38,6 +39,11 @@ class Regime:
         return self.standing != "outside" and self.name == "lotka_volterra"
 
     @property
+    def stepped(self) -> bool:
+        """Whether the discrete tier is the closure in M: the twin's own steps, without weights."""
+        return self.standing != "outside" and self.name == "moments"
+
+    @property
     def timing_error(self) -> float:
         """Relative error of ignition times that the measured defect lets expect: 0 where the condition holds, nan without a regime."""
         return self.checks["timing_error"]
@@ -52,7 +58,8 @@ def measure(architecture: Architecture, problem: Problem, optimizer: Optimizer) 
     """Defects (0: the condition holds exactly) and yes/no conditions (1: holds)."""
     moments = problem.moments
     return {
-        "event_clock": float(_has_event_clock(architecture, moments)),
+        "event_clock": float(problem.loss == "squared_error" and _has_event_clock(architecture, moments)),
+        "squared_error": float(problem.loss == "squared_error"),
         "positive_targets": float(np.mean(problem.modes.target > 0)),
         "smooth": float(architecture.smooth),
         "linear_span": float(optimizer.in_linear_span),
@@ -67,16 +74,23 @@ def _has_event_clock(architecture: Architecture, moments: Moments) -> bool:
     return moments.kind == "left" and not architecture.positive and whiteness_defect(moments) > ROUNDING
 
 
-def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer, weights: Array | None = None) -> Regime:
-    """The regime of one cell with its standing. `weights` are the initial ones: Theorem 16 asks for a start along its projectors."""
+def regime(
+    architecture: Architecture, problem: Problem, optimizer: Optimizer, weights: Array | None = None, steps: int = 0
+) -> Regime:
+    """The regime of one cell with its standing.
+
+    `weights` are the initial ones: Theorem 16 asks for a start along its projectors. `steps` is how far the cell is to be predicted: the
+    closure in M has a price, clocks have none.
+    """
     checks = measure(architecture, problem, optimizer)
     outside = _outside(architecture, optimizer)
-    found = candidates(architecture, problem, weights)
-    chosen, refused = _choose(found)
+    found = candidates(architecture, problem, weights) if checks["squared_error"] else []
+    chosen, refused = _choose(found, optimizer)
+    name: Name
     if chosen is None:
-        remedy = "the event clock is given" if checks["event_clock"] else "integrate the twin"
-        name: Name = "weights"
-        reason, defect, error = f"{_listed(refused, 'no closed regime')}; no closed form: {remedy}", np.nan, np.nan
+        name, reason = _integrated(refusal(architecture, problem, optimizer, steps), checks)
+        lacking = "no closed regime" if checks["squared_error"] else "closed regimes are those of squared error"
+        reason, defect, error = f"{_listed(refused, lacking)}; {reason}", np.nan, np.nan
     else:
         name, defect, error = chosen.name, chosen.defect, chosen.timing_error
         reason = chosen.says if chosen.exact else f"{chosen.says}, nearly: {chosen.measured}, given up to {chosen.nearly:g}"
@@ -85,6 +99,8 @@ def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer, w
     checks |= {f"{candidate.name}_defect": candidate.defect for candidate in found} | {"defect": defect, "timing_error": error}
     if outside:
         return Regime(name, "outside", outside, checks)
+    if name == "moments":
+        return Regime(name, "exact" if architecture.exactly_quadratic else "local", reason, checks)
     if chosen is None or not chosen.exact:
         return Regime(name, "conditional", reason, checks)
     if optimizer.batch_size is not None:
@@ -94,13 +110,22 @@ def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer, w
     return Regime(name, "exact", reason, checks)
 
 
-def _choose(found: Sequence[Candidate]) -> tuple[Candidate | None, list[Candidate]]:
-    """(the first that holds, else the one nearest to holding, those refused before it)."""
+def _integrated(refused: str, checks: dict[str, float]) -> tuple[Name, str]:
+    """(regime, why) without a clock: the closure in M where it is affordable, else the twin's weights."""
+    if not refused:
+        return "moments", "the exact steps of M = W W^T are taken instead"
+    remedy = "the event clock is given" if checks["event_clock"] else "integrate the twin"
+    return "weights", f"{refused}: {remedy}"
+
+
+def _choose(found: Sequence[Candidate], optimizer: Optimizer) -> tuple[Candidate | None, list[Candidate]]:
+    """(the first that holds, else the one nearest to holding, those refused before it). Only clocks make do without the batches."""
     for position, candidate in enumerate(found):
         if candidate.exact and candidate.closed_form:
             return candidate, list(found[:position])
     near = [candidate for candidate in found if candidate.defect <= candidate.nearly and candidate.closed_form]
     flows = [candidate for candidate in found if candidate.defect <= candidate.nearly and not candidate.closed_form]
+    flows = flows if optimizer.batch_size is None else []
     best = min(near, key=lambda candidate: candidate.timing_error, default=flows[0] if flows else None)
     return best, [candidate for candidate in found if candidate is not best and (candidate.closed_form or best is None)]
 
