@@ -41,7 +41,7 @@ CONVENTIONS = {
     "— asymptote": "ignition times as ε → 0: a fixed order of instantaneous steps.",
     "— event": "the saddle-to-saddle clock: modes grow at their invasion rate on each plateau, for features that interact.",
     "— flow": "closed forms of gradient flow from the effective initial seeds.",
-    "— discrete": "the same at finite learning rate, by exact scalar recursions.",
+    "— discrete": "exact steps at finite learning rate: of each mode, or of M = W W^T where no closed clock holds.",
 }
 
 

@@ -208,9 +208,7 @@ def way_out(cell: CellInputs, prediction: Prediction) -> str:
         return f"{train}; gd, sgd and momentum can be predicted"
     if not cell.architecture.smooth:
         return "use an activation that is smooth at zero, such as tanh; no quadratic form, and so no twin, stands for this network"
-    if cell.architecture.whitenable:
-        return f"{train}; white inputs (teacher with `inputs: white`) and no weight decay have closed clocks or events"
-    return train
+    return f"{train}; fewer steps or samples, and batches from a fixed set of samples, can be predicted"
 
 
 def _list(values: Any) -> list[Any]:

@@ -55,6 +55,8 @@ def reads_moments(problem: Problem, batch_size: int | None) -> bool:
 
 def refusal(architecture: Architecture, problem: Problem, optimizer: Optimizer, steps: int) -> str:
     """Why the closure is not stepped; empty where it is."""
+    if optimizer.fresh:
+        return "fresh samples are drawn while training, in the precision of the run, so no prediction can see the same ones"
     work = steps * step_cost(architecture, problem, optimizer.batch_size)
     if work <= AFFORDABLE:
         return ""

@@ -74,9 +74,7 @@ def _has_event_clock(architecture: Architecture, moments: Moments) -> bool:
     return moments.kind == "left" and not architecture.positive and whiteness_defect(moments) > ROUNDING
 
 
-def regime(
-    architecture: Architecture, problem: Problem, optimizer: Optimizer, weights: Array | None = None, steps: int = 0
-) -> Regime:
+def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer, weights: Array | None = None, steps: int = 0) -> Regime:
     """The regime of one cell with its standing.
 
     `weights` are the initial ones: Theorem 16 asks for a start along its projectors. `steps` is how far the cell is to be predicted: the

@@ -19,6 +19,7 @@ from nqf_pipeline.stages.theory import predict_cells
 from nqf_pipeline.store.open import open_study
 from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.study.config import WindowRule
+from nqf_pipeline.theory import order_parameters
 from tests.workflow.runs import ROOT, Workspace
 
 SMOKE = ROOT / "config" / "smoke.yaml"
@@ -100,13 +101,15 @@ def test_cells_without_a_tier_say_why_and_what_to_do(printed: list[dict[str, Any
     [
         ("{kind: mlp, inputs: 4, outputs: 2, width: 3, activation: relu}", "{kind: teacher, strengths: [1.0]}", "gd", "smooth at zero"),
         ("{kind: phase_retrieval, inputs: 4, width: 3}", "{kind: teacher, strengths: [1.0]}", "gd", "integrates the twin"),
-        ("{kind: mlp, inputs: 4, outputs: 2, width: 3}", "{kind: teacher, samples: 8, strengths: [1.0]}", "decay", "inputs: white"),
         ("{kind: diagonal, inputs: 9}", "{kind: feature_power_law, modes: 9}", "adam", "gd, sgd and momentum"),
     ],
-    ids=["relu", "one_factor", "decay", "adam"],
+    ids=["relu", "too_much_work", "adam"],
 )
-def test_the_way_out_fits_the_reason(tmp_path: Path, architecture: str, task: str, optimizer: str, says: str) -> None:
-    line = "{kind: gd, learning_rate: 0.05, weight_decay: 0.01}" if optimizer == "decay" else f"{{kind: {optimizer}, learning_rate: 0.05}}"
+def test_the_way_out_fits_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, task: str, optimizer: str, says: str
+) -> None:
+    monkeypatch.setattr(order_parameters, "AFFORDABLE", 0.0)
+    line = f"{{kind: {optimizer}, learning_rate: 0.05}}"
     experiment = (
         f"{{architectures: [{architecture}], tasks: [{task}], optimizers: [{line}], sigma: 0.01, seeds: 1, steps: 300, records: 16}}"
     )
@@ -138,7 +141,7 @@ def test_small_weights_make_learning_sudden(smoke: list[Forecast]) -> None:
 def test_quantiles_hold_their_freedom_and_signs_have_none(smoke: list[Forecast]) -> None:
     for forecast in smoke:
         row, quantiles = forecast.document, forecast.document["ignition_quantiles"]
-        if row["tier"] != "discrete":
+        if row["tier"] != "discrete" or row["regime"] in ("moments", "lotka_volterra"):
             assert quantiles is None
             continue
         expected = {"mlp": [16, 15], "multi_head": [8, 7], "fourier_mlp": [1], "diagonal": [1]}[row["architecture"]]

@@ -34,10 +34,10 @@ def test_closed_regimes_have_every_tier() -> None:
     np.testing.assert_allclose(first.sel(tier="flow"), first.sel(tier="discrete"), rtol=1e-12)
 
 
-def test_a_bucket_without_a_closed_regime_is_a_row_that_says_so() -> None:
+def test_a_bucket_without_a_prediction_is_a_row_that_says_so() -> None:
     cells = cells_of(
         architectures=[{"kind": "query_key", "width": 2, "dimension": 4, "key_size": 2, "tokens": 3, "outputs": 2}],
-        optimizers=[{"kind": "gd", "learning_rate": 0.02}],
+        optimizers=[{"kind": "adam", "learning_rate": 0.02}],
         sigma=[0.1],
         seeds=2,
     )
@@ -45,7 +45,8 @@ def test_a_bucket_without_a_closed_regime_is_a_row_that_says_so() -> None:
     validate(dataset, "theory", "here")
     assert dataset.sizes["tier"] == 0
     assert dataset.sizes["cell"] == 2
-    assert set(dataset["regime"].values) == {"weights"}
+    assert set(dataset["regime"].values) == {"moments"}
+    assert set(dataset["standing"].values) == {"outside"}
 
 
 def test_cells_that_admit_less_are_filled_with_nothing() -> None:

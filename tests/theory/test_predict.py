@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
-from nqf_pipeline.models import CNN, MLP, Diagonal, FourierMLP, MultiHead, QueryKey
+from nqf_pipeline.models import CNN, MLP, Diagonal, FourierMLP, MultiHead
 from nqf_pipeline.tasks import FeaturePowerLaw, Fourier, SamplePowerLaw, Teacher
 from nqf_pipeline.theory.predict import CellInputs, predict
 from tests.theory.weights import cell, integrate
@@ -174,7 +174,8 @@ class FourierProblem:
 def test_correlated_layers_get_the_event_tier_with_loss_and_plateaus() -> None:
     inputs = cell(CNN(width=32), Teacher(samples=300), Optimizer(learning_rate=0.002), 1e-3, 6000)
     prediction, twin = predict([inputs])[0], integrate(inputs)
-    assert list(prediction.tiers) == ["event"]
+    assert list(prediction.tiers) == ["event", "discrete"]
+    np.testing.assert_allclose(prediction.tiers["discrete"].loss, twin.loss[inputs.step_number], rtol=1e-9)
     event = prediction.tiers["event"]
     np.testing.assert_allclose(event.ignition, twin.ignition, rtol=0.04)
     loss = twin.loss[inputs.step_number]
@@ -186,8 +187,8 @@ def test_correlated_layers_get_the_event_tier_with_loss_and_plateaus() -> None:
 
 @pytest.mark.parametrize(
     ("architecture", "optimizer"),
-    [(LAYER, Optimizer(kind="adam")), (MLP(width=32, inputs=12, outputs=6, activation="relu"), GD), (QueryKey(), GD)],
-    ids=["adam", "relu", "query_key"],
+    [(LAYER, Optimizer(kind="adam")), (MLP(width=32, inputs=12, outputs=6, activation="relu"), GD)],
+    ids=["adam", "relu"],
 )
 def test_no_tier_is_given_where_theory_says_nothing(architecture: Any, optimizer: Optimizer) -> None:
     prediction = predict([cell(architecture, WHITE, optimizer, 1e-3, 100)])[0]

@@ -11,7 +11,7 @@ import pytest
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.forms.structure import DiagonalStructure
 from nqf_pipeline.models import MLP, Architecture, Diagonal, FourierMLP, MultiHead, PhaseRetrieval, QueryKey
-from nqf_pipeline.tasks import FeaturePowerLaw, Fourier, Problem, Task, Teacher
+from nqf_pipeline.tasks import Digits, FeaturePowerLaw, Fourier, Problem, Task, Teacher
 from nqf_pipeline.theory.candidates import whiteness_defect
 from nqf_pipeline.theory.commuting import entries_of
 from nqf_pipeline.theory.regime import regime
@@ -29,9 +29,13 @@ CASES: list[tuple[Architecture, Task, Optimizer, str, str]] = [
     (MLP(), Teacher(inputs="white"), SGD, "whitened_feedforward", "conditional"),
     (MLP(), Teacher(samples=2000), GD, "whitened_feedforward", "conditional"),
     (MLP(activation="relu"), Teacher(inputs="white"), GD, "whitened_feedforward", "outside"),
-    (MLP(), Teacher(inputs="correlated", condition=20), GD, "weights", "conditional"),
-    (QueryKey(), Teacher(), GD, "weights", "conditional"),
-    (PhaseRetrieval(), Teacher(), GD, "weights", "conditional"),
+    (MLP(), Teacher(inputs="correlated", condition=20), GD, "moments", "local"),
+    (QueryKey(), Teacher(), GD, "moments", "local"),
+    (QueryKey(), Teacher(), SGD, "moments", "local"),
+    (QueryKey(), Teacher(), Optimizer(kind="sgd", batch_size=32, fresh=True), "weights", "conditional"),
+    (MLP(inputs=64, outputs=1), Digits(loss="logistic"), GD, "moments", "local"),
+    (MLP(inputs=64, outputs=1), Digits(loss="logistic"), ADAM, "moments", "outside"),
+    (PhaseRetrieval(), Teacher(), GD, "moments", "exact"),
 ]
 
 
@@ -39,7 +43,8 @@ CASES: list[tuple[Architecture, Task, Optimizer, str, str]] = [
 def test_regimes(architecture: Any, task: Any, optimizer: Optimizer, name: str, standing: str, rng: np.random.Generator) -> None:
     found = regime(architecture, task.problem(architecture, rng), optimizer)
     assert (found.name, found.standing) == (name, standing)
-    assert found.closed == (standing != "outside" and name != "weights")
+    assert found.closed == (standing != "outside" and name not in ("moments", "weights"))
+    assert found.stepped == (standing != "outside" and name == "moments")
     assert found.reason
 
 
