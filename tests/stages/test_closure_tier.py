@@ -46,7 +46,7 @@ CASES: dict[str, tuple[Architecture, Task, Optimizer, str, str]] = {
     "own module, gd": (Custom(width=5, path=OWN, unit_size=7, inputs=4, outputs=2), TEACHER, GD, ORDER, "local"),
     "digits, cnn, momentum": (CNN(image=(8, 8), kernel=(4, 4), outputs=1, width=6), PARITY, MOMENTUM, ORDER, "local"),
     "entries, gd": (Diagonal(inputs=64, width=3, start="gaussian"), PARITY, GD, LOTKA, "exact"),
-    "pairs of entries, sgd": (DiagonalProduct(inputs=64, width=3), PARITY, SGD, LOTKA, "exact"),
+    "pairs of entries, sgd": (DiagonalProduct(inputs=64, width=3), PARITY, SGD, ORDER, "exact"),
     "pairs of entries, momentum": (DiagonalProduct(inputs=64, width=3), LOGISTIC, MOMENTUM, ORDER, "exact"),
     "logistic, gd": (MLP(inputs=64, outputs=1, width=5), LOGISTIC, GD, ORDER, "local"),
     "logistic, sgd": (MLP(inputs=64, outputs=1, width=5), LOGISTIC, SGD, ORDER, "local"),
@@ -112,7 +112,7 @@ def test_too_much_work_is_left_to_the_twin(monkeypatch: pytest.MonkeyPatch) -> N
     work = one.steps * order_parameters.step_cost(architecture, problem_of(one), None)
     for limit, name in ((work, "moments"), (0.99 * work, "weights")):
         monkeypatch.setattr(order_parameters, "AFFORDABLE", limit)
-        found = regime(architecture, problem_of(one), optimizer, one.steps)
+        found = regime(architecture, problem_of(one), optimizer, steps=one.steps)
         assert (found.name, found.stepped) == (name, name == "moments")
     assert "300 steps would take" in found.reason
     assert "integrate the twin" in found.reason
