@@ -5,8 +5,8 @@ residents' directions in unit space are small and follow the linear flow of the 
 4 sigma - 2 weight_decay per unit of time. The next event is when ln z reaches the logarithm of its capacity, where the saturating curve
 passes half of it (theory: section 4, "The event clock", matrix form).
 
-The walk is wrong where events overlap or residents are still on their way when the next one comes. Both are estimated along with it: the
-relative error of an event is what overlaps, in ln z, over the growth so far. Above `TRUSTED`, integrate the twin instead.
+The walk is wrong where events overlap, and where a new resident moves on before it has risen. Both are estimated along with it: the relative
+error of an event is what overlaps, in ln z, over the growth so far. Above `TRUSTED`, integrate the twin instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MINOR = 0.05
 """Pairs whose height is below this share of the largest one are fluctuations of the residual, not the next mode."""
 RELAXATION, RELAXATION_POINTS = 8, 100
 """A strength is looked for up to this many times the last event's step: residents relax slowly where inputs are ill-conditioned."""
-TRUSTED = 0.03
+TRUSTED = 0.04
 """Relative error, as estimated, up to which the walk is taken."""
 
 
@@ -57,6 +57,8 @@ class Invader:
     """Growth of ln z in flow time."""
     plateau: Float[Array, "rows columns"]
     """G of the residents, where their plateau ends."""
+    error: float
+    """Estimated relative error of the step."""
 
 
 @dataclass(frozen=True)
@@ -213,12 +215,23 @@ class Walker:
         self.order = stretch.end(steps * self.optimizer.time_scale)
         self.now += steps
 
+    def _overlap(self, growing: Growing, first: int) -> float:
+        """What overlaps with an event, in ln z: company near its own capacity, a predecessor still rising."""
+        company = float(np.exp(-np.delete(growing.need, first)).sum()) / 2
+        if self.invaders:
+            before = self.invaders[-1]
+            company += float(np.exp(-min((self.now - before.step) * self.optimizer.time_scale * before.rate, 700.0)))
+        return company
+
     def _join(self, growing: Growing, first: int) -> None:
         """The invader becomes a resident at its full height, and its direction in unit space is taken."""
         saturated = growing.height[first] * np.outer(growing.left[:, first], growing.right[first])
         rate = 4 * growing.size[first] - 2 * self.landscape.weight_decay
-        self.invaders.append(Invader(self.now, saturated, rate, self.order))
-        self.order = self.order + saturated
+        before, self.order = self.order, self.order + saturated
+        moving = Stretch(self.landscape, self.order, len(self.invaders) + 1).after(np.array([1 / rate]))[0] - self.order
+        drift = float(np.linalg.norm(moving) / np.linalg.norm(saturated))
+        error = (self._overlap(growing, first) + drift / 2) / max(float(growing.gain[first]) * self.now, 1e-300)
+        self.invaders.append(Invader(self.now, saturated, rate, before, error))
         self.small.remove(growing.modes[first])
 
 
