@@ -26,6 +26,7 @@ from scipy.integrate import solve_ivp
 
 from nqf_pipeline.dynamics import pytrees
 from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.dynamics.schedules import Schedule
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.forms.quadratic import DenseForm, Form, Order, Pull, StructureForm, pull_of
 
@@ -165,7 +166,7 @@ class Closure:
             hyper = tuple(_hyper(optimizer, ratio) for ratio in self.layer_ratios)
             data, targets, start = as_float64((self.data, self.targets, self.start))
             index = None if batches is None else jnp.asarray(batches)
-            program = _Program(self.objective, self.widths, optimizer.momentum > 0)
+            program = _Program(self.objective, self.widths, optimizer.momentum > 0, optimizer.timetable)
             orders, loss = _march(program, data, targets, start, hyper, jnp.asarray(steps), index)
             return _trajectories(orders, loss)
 
@@ -243,6 +244,7 @@ class _Program(NamedTuple):
     objective: Objective
     widths: tuple[int, ...]
     remembers: bool
+    schedule: Schedule | None
 
 
 @partial(jax.jit, static_argnums=0)
@@ -256,7 +258,7 @@ def _march(
     batches: Array | None,
 ) -> tuple[Orders, Array]:
     """Orders and loss at the recorded steps. Without momentum the state is (M, mu) itself, with it (P, Q) and their momenta."""
-    objective, widths, remembers = program
+    objective, widths, remembers, schedule = program
 
     def orders_of(state: Any) -> Orders:
         return tuple(span.order(*rest) for span, *rest in zip(state, start, widths, strict=True)) if remembers else state
@@ -265,9 +267,11 @@ def _march(
         index = None if batches is None else batches[step]
         seen, goal = (data, targets) if index is None else (objective.take(data, index), targets[:, index])
         pulls = objective.pulls(orders_of(state), seen, goal)
+        share = 1.0 if schedule is None else schedule.share(jnp.asarray(step))
+        now = tuple(numbers._replace(learning_rate=numbers.learning_rate * share) for numbers in hyper)
         if remembers:
-            return tuple(map(span_step, state, pulls, hyper))
-        rates = [numbers.learning_rate for numbers in hyper], [numbers.weight_decay for numbers in hyper]
+            return tuple(map(span_step, state, pulls, now))
+        rates = [numbers.learning_rate for numbers in now], [numbers.weight_decay for numbers in now]
         return tuple(map(gradient_step, state, pulls, widths, *rates))
 
     def to_next_record(state: Any, bounds: tuple[Array, Array]) -> tuple[Any, tuple[Orders, Array]]:

@@ -44,8 +44,8 @@ def error_bound(closure: Closure, compression: Compression, optimizer: Optimizer
     ends bounds it: exact where Jacobians are affine (squared error without g and B, to first order in eta), to leading order in the gap
     elsewhere. Costs a singular value decomposition of (unit_size^2 + unit_size)^2 numbers a step.
     """
-    if optimizer.momentum > 0 or optimizer.batch_size is not None:
-        raise InputError("error_bound: it follows the step map of full-batch gradient descent; give a `gd` optimizer")
+    if optimizer.momentum > 0 or optimizer.batch_size is not None or optimizer.timetable is not None:
+        raise InputError("error_bound: it follows the step map of full-batch gradient descent; give a `gd` optimizer without a schedule")
     size = len(compression.basis)
     refuse_huge(
         "error_bound: the Jacobian of a step in (M, mu)", (size**2 + size) ** 2, "express the form in the basis of its own span first"

@@ -47,6 +47,9 @@ class Hyper(NamedTuple):
     beta1: Array
     beta2: Array
     eps: Array
+    warmup_steps: Array
+    decay_steps: Array
+    final_share: Array
 
 
 class Record(NamedTuple):

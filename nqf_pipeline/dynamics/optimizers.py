@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nqf_pipeline.dynamics.schedules import Schedule, Shape
 
 Program = Literal["linear", "adam"]
 
@@ -52,6 +56,28 @@ class Optimizer(BaseModel):
     eps: float = Field(
         default=1e-8, gt=0, description="Adam: added to the root of the second moment; smaller gradients follow plain descent"
     )
+    schedule: Shape = Field(
+        default="constant",
+        description="how the learning rate goes on after the warmup: to `final_share` of itself over `decay_steps` steps, linearly, by "
+        "half a cosine, exponentially or in one step at their end",
+        json_schema_extra={"absent": "constant"},
+    )
+    warmup_steps: int = Field(
+        default=0, ge=0, description="steps over which the learning rate first rises, linearly", json_schema_extra={"absent": 0}
+    )
+    decay_steps: int = Field(
+        default=0,
+        ge=0,
+        description="steps of the schedule after the warmup; needed by every one but `constant`",
+        json_schema_extra={"absent": 0},
+    )
+    final_share: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="share of the learning rate that is left when the schedule has ended (above 0 for `exponential`)",
+        json_schema_extra={"absent": 0.0},
+    )
 
     @model_validator(mode="after")
     def _only_fields_in_use(self) -> Optimizer:
@@ -66,7 +92,16 @@ class Optimizer(BaseModel):
             raise ValueError(
                 "`fresh` draws a new batch at every step, so it needs `batch_size`; without it the full batch is used: remove `fresh`"
             )
+        self._check_schedule()
         return self
+
+    def _check_schedule(self) -> None:
+        if self.schedule == "constant" and (self.decay_steps or self.final_share):
+            raise ValueError("`decay_steps` and `final_share` belong to a schedule: remove them or give `schedule` (linear, cosine, ...)")
+        if self.schedule != "constant" and not self.decay_steps:
+            raise ValueError(f"schedule {self.schedule} needs `decay_steps`, the steps it takes after the warmup")
+        if self.schedule == "exponential" and not self.final_share:
+            raise ValueError("an exponential schedule never reaches 0: give `final_share` above 0, or use `linear` or `cosine`")
 
     def _neutral(self, field: str) -> Any:
         return 0.0 if field == "momentum" else type(self).model_fields[field].default
@@ -85,3 +120,22 @@ class Optimizer(BaseModel):
     def time_scale(self) -> float:
         """Gradient-flow time of one step: eta / (1 - momentum); for Adam, which has no such limit, eta itself."""
         return self.learning_rate / (1.0 - self.momentum) if self.program == "linear" else self.learning_rate
+
+    @property
+    def timetable(self) -> Schedule | None:
+        """The schedule; None where every step takes the whole learning rate."""
+        if self.schedule == "constant" and not self.warmup_steps:
+            return None
+        return Schedule(self.schedule, self.warmup_steps, self.decay_steps, self.final_share)
+
+    def full_steps(self, step: Float[Any, "..."]) -> Float[np.ndarray, "..."]:
+        """Steps at the whole learning rate that add up to as much as the scheduled ones before `step`."""
+        return np.asarray(step) if self.timetable is None else self.timetable.elapsed(step)
+
+    def scheduled_steps(self, full_steps: Float[Any, "..."]) -> Float[np.ndarray, "..."]:
+        """The inverse; inf where the schedule ends before."""
+        return np.asarray(full_steps) if self.timetable is None else self.timetable.steps_to(full_steps)
+
+    def flow_time(self, step: Float[Any, "..."]) -> Float[np.ndarray, "..."]:
+        """Gradient-flow time of a step: the integral of the learning rate, over (1 - momentum)."""
+        return np.asarray(self.full_steps(step) * self.time_scale)

@@ -32,8 +32,12 @@ def recursion(
     momentum: Float[Array, "cells"],
     weight_decay: Float[Array, "cells"],
     step_number: Int[Array, "cells records"],
+    share: Float[Array, "cells steps"] | None = None,
 ) -> Float[np.ndarray, "cells records groups members"]:
-    """z at the recorded steps (increasing along the records) for z = seed at step 0."""
+    """z at the recorded steps (increasing along the records) for z = seed at step 0.
+
+    `share` is what each step takes of the learning rate (`dynamics.schedules`), for every step up to the last record; None: all of it.
+    """
     drive = np.asarray(rate) / 2 - np.asarray(weight_decay)[:, None, None]
     amplitude = np.sqrt(seed)
     result = np.empty((len(drive), step_number.shape[1], *drive.shape[1:]))
@@ -46,7 +50,8 @@ def recursion(
         with jax.enable_x64(True):
             waits = jnp.asarray(np.diff(steps, prepend=0, axis=1).T, jnp.int64)
             arguments = (jnp.asarray(array, jnp.float64) for array in (*part, *scalars))
-            found = _march(*arguments, waits, alike=bool((steps == steps[0]).all()))
+            shares = None if share is None else jnp.asarray(np.asarray(share)[padded].T, jnp.float64)
+            found = _march(*arguments, waits, shares, alike=bool((steps == steps[0]).all()))
             result[lanes] = np.moveaxis(np.asarray(found), (0, 1), (1, -1))[: len(lanes)]
     return result
 
@@ -82,26 +87,36 @@ def _march(
     learning_rate: Float[Array, "1 cells 1"],
     momentum: Float[Array, "1 cells 1"],
     waits: Int[Array, "records cells"],
+    shares: Float[Array, "steps cells"] | None,
     *,
     alike: bool,
 ) -> Float[Array, "records members cells groups"]:
     """z after each wait. Unless all lanes wait alike, one that has waited long enough stands still until the others have, too."""
 
-    def one_step(count: Array, state: tuple[Array, Array], wait: Array) -> tuple[Array, Array]:
+    def rate_of(step: Array) -> Float[Array, "1 cells 1"]:
+        if shares is None:
+            return learning_rate
+        now = jnp.take_along_axis(shares, jnp.minimum(step, len(shares) - 1)[None], 0)[0]
+        return learning_rate * now[None, :, None]
+
+    def one_step(count: Array, state: tuple[Array, Array], wait: Array, done: Array) -> tuple[Array, Array]:
         w, m = state
+        rate = rate_of(done + count)
         crowd = (coupling * w * w).sum(0, keepdims=True)
         m_next = momentum * m + w * (drive - 0.5 * coupling * crowd)
         if alike:
-            return w + learning_rate * m_next, m_next
+            return w + rate * m_next, m_next
         # Telling lanes apart halves the speed.
         live = (count < wait)[None, :, None]
-        return w + jnp.where(live, learning_rate, 0.0) * m_next, jnp.where(live, m_next, m)
+        return w + jnp.where(live, rate, 0.0) * m_next, jnp.where(live, m_next, m)
 
-    def to_next_record(state: tuple[Array, Array], wait: Array) -> tuple[tuple[Array, Array], Array]:
-        state = jax.lax.fori_loop(0, wait.max(), lambda count, inner: one_step(count, inner, wait), state)
+    def to_next_record(state: tuple[Array, Array], bounds: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        wait, done = bounds
+        state = jax.lax.fori_loop(0, wait.max(), lambda count, inner: one_step(count, inner, wait, done), state)
         return state, state[0] ** 2
 
-    return jax.lax.scan(to_next_record, (amplitude, jnp.zeros_like(amplitude)), waits)[1]
+    done = jnp.cumsum(waits, 0) - waits
+    return jax.lax.scan(to_next_record, (amplitude, jnp.zeros_like(amplitude)), (waits, done))[1]
 
 
 def coupled_recursion(
@@ -117,7 +132,9 @@ def coupled_recursion(
         amplitude = jnp.sqrt(jnp.asarray(seed, jnp.float64))
         numbers = jnp.float64(optimizer.learning_rate), jnp.float64(optimizer.momentum)
         waits = jnp.asarray(np.diff(np.asarray(step_number), prepend=0), jnp.int64)
-        return np.asarray(_march_coupled(drive, jnp.asarray(interaction, jnp.float64), amplitude, *numbers, waits))
+        table = optimizer.timetable
+        shares = None if table is None else jnp.asarray(table.share(np.arange(int(step_number[-1]) + 1)))
+        return np.asarray(_march_coupled(drive, jnp.asarray(interaction, jnp.float64), amplitude, *numbers, waits, shares))
 
 
 @jax.jit
@@ -128,14 +145,16 @@ def _march_coupled(
     learning_rate: Float[Array, ""],
     momentum: Float[Array, ""],
     waits: Int[Array, "records"],
+    shares: Float[Array, "steps"] | None,
 ) -> Float[Array, "records modes"]:
-    def one_step(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def one_step(step: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         w, m = state
         m = momentum * m + w * (drive - 0.5 * (interaction @ (w * w)))
-        return w + learning_rate * m, m
+        return w + (learning_rate if shares is None else learning_rate * shares[step]) * m, m
 
-    def to_next_record(state: tuple[Array, Array], wait: Array) -> tuple[tuple[Array, Array], Array]:
-        state = jax.lax.fori_loop(0, wait, one_step, state)
+    def to_next_record(state: tuple[Array, Array], bounds: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        state = jax.lax.fori_loop(*bounds, one_step, state)
         return state, state[0] ** 2
 
-    return jax.lax.scan(to_next_record, (amplitude, jnp.zeros_like(amplitude)), waits)[1]
+    done = jnp.cumsum(waits)
+    return jax.lax.scan(to_next_record, (amplitude, jnp.zeros_like(amplitude)), (done - waits, done))[1]

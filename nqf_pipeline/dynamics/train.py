@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from nqf_pipeline.dynamics import pytrees
 from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Split
 from nqf_pipeline.dynamics.losses import LOSSES, accuracy
+from nqf_pipeline.dynamics.schedules import Shape, share
 from nqf_pipeline.dynamics.twins import Twin
 from nqf_pipeline.forms.kernel import drift
 from nqf_pipeline.forms.losses import Labels, LossName
@@ -67,6 +68,8 @@ class Program:
     labels: Labels | None = None
     compressed: bool = False
     """Twins have the width that Theorem 3 needs instead of the network's; so has a network that is its own twin."""
+    schedule: Shape | None = None
+    """None where every step takes the whole learning rate."""
 
     @property
     def reads_moments(self) -> bool:
@@ -96,7 +99,7 @@ class Program:
     def _simulate(
         self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper, key: Array, steps: Int[Array, "records"]
     ) -> Record:
-        rule, twin_rule = _update_rule(self.update, hyper), _update_rule(self.update, self.twin.rates(hyper))
+        rule, twin_rule = (_update_rule(self.update, numbers, self.schedule) for numbers in (hyper, self.twin.rates(hyper)))
         beside = weights if twin_weights is None else twin_weights
         tracks = (
             [(twin_rule, self._twin_objective)]
@@ -197,11 +200,18 @@ def _squared_error(residual: Float[Array, "outputs samples"]) -> Float[Array, ""
     return (residual**2).sum() / residual.shape[-1]
 
 
-def _update_rule(kind: Literal["linear", "adam"], hyper: Hyper) -> optax.GradientTransformation:
+def _update_rule(kind: Literal["linear", "adam"], hyper: Hyper, schedule: Shape | None = None) -> optax.GradientTransformation:
     decay, scale = optax.add_decayed_weights(hyper.weight_decay), optax.scale(-hyper.learning_rate)
+    if schedule is not None:
+        scale = optax.scale_by_schedule(lambda count: -hyper.learning_rate * _share(schedule, count, hyper))
     if kind == "linear":
         return optax.chain(decay, optax.trace(hyper.momentum), scale)
     return optax.chain(optax.scale_by_adam(hyper.beta1, hyper.beta2, hyper.eps), decay, scale)
+
+
+def _share(schedule: Shape, count: Array, hyper: Hyper) -> Float[Array, ""]:
+    step = count.astype(hyper.learning_rate.dtype)
+    return share(schedule, step, hyper.warmup_steps, hyper.decay_steps, hyper.final_share)
 
 
 def _advance(update: optax.GradientTransformation, objective: Any, run: _Run) -> _Run:

@@ -21,6 +21,7 @@ from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.config import AnalysisSettings
 from nqf_pipeline.study.grid import Grid, build_grid
 from nqf_pipeline.study.reading import read_study
+from nqf_pipeline.theory.events import TRUSTED
 from nqf_pipeline.theory.predict import CellInputs, Prediction, TierCurve, predict
 from nqf_pipeline.theory.quantiles import LEVELS, expected_seed, ignition_spread
 from nqf_pipeline.theory.sudden import THRESHOLD, Verdict, half_time, sudden_below, sudden_in_the_limit, verdict
@@ -99,8 +100,9 @@ class CellForecast:
             "regime": self.prediction.regime.name,
             "standing": self.prediction.standing,
             "reason": self.prediction.reason,
-            "way_out": "" if self.tier else way_out(self.cell, self.prediction),
+            "way_out": way_out(self.cell, self.prediction) if not self.tier or (self.clock_error or 0) > TRUSTED else "",
             "tier": self.tier,
+            "clock_error": self.clock_error,
             **self._sudden(),
             **self._ignition(),
             "plateau_losses": _list(self.prediction.plateau_loss),
@@ -112,19 +114,21 @@ class CellForecast:
         """The finest tier there is."""
         return next((tier for tier in reversed(TIERS) if tier in self.prediction.tiers), None)
 
+    @property
+    def clock_error(self) -> float | None:
+        """Relative error that an event clock estimates of itself, up to the end of the run; None where no events are predicted."""
+        events = self.prediction.events
+        return None if events is None else events.error(float(self.cell.optimizer.full_steps(self.cell.step_number[-1])))
+
     @cached_property
     def _finest(self) -> TierCurve | None:
         return None if self.tier is None else self.prediction.tiers[self.tier]
-
-    @property
-    def _scale(self) -> float:
-        return self.cell.optimizer.time_scale
 
     def _ignition(self) -> Document:
         if self._finest is None:
             return {"mode_number": [], "ignition_times": [], "ignition_steps": [], "ignition": [], "ignition_quantiles": None}
         steps = self._finest.ignition
-        time = self.prediction.tiers.get("flow", self._finest).ignition * self._scale
+        time = self.cell.optimizer.flow_time(self.prediction.tiers.get("flow", self._finest).ignition)
         said = np.select([np.isnan(steps), np.isinf(steps)], ["no statement", "never"], "predicted")
         return {
             "mode_number": _list(self.cell.problem.modes.number),
@@ -156,13 +160,13 @@ class CellForecast:
         }
 
     def _verdict(self) -> Verdict | None:
-        end = float(self.cell.step_number[-1]) * self._scale
+        end = float(self.cell.optimizer.flow_time(self.cell.step_number[-1]))
         events = self.prediction.events
         if self.prediction.modes is not None:
             rate, full, seed = self._logistic
             return verdict(half_time(np.log(seed) - np.log(full), rate), rate, end)
         if events is not None:
-            return verdict(events.step * self._scale, np.array([invader.rate for invader in events.invaders]), end)
+            return verdict(events.step * self.cell.optimizer.time_scale, np.array([invader.rate for invader in events.invaders]), end)
         return None
 
     @cached_property
@@ -194,7 +198,7 @@ class CellForecast:
         if self._finest is None:
             return None
         steps = self.cell.step_number
-        return {"step": _list(steps), "time": _list(steps * self._scale), "loss": _list(self._finest.loss)}
+        return {"step": _list(steps), "time": _list(self.cell.optimizer.flow_time(steps)), "loss": _list(self._finest.loss)}
 
 
 def _limit(limit: bool | None, log_epsilon: float | None) -> Document:
@@ -202,8 +206,10 @@ def _limit(limit: bool | None, log_epsilon: float | None) -> Document:
 
 
 def way_out(cell: CellInputs, prediction: Prediction) -> str:
-    """What a user can do where no tier is given."""
+    """What a user can do where no tier is given, or where its clock is not to be trusted."""
     train = "run the study: it integrates the twin beside the network, and the table plateaus has the ignition steps of both"
+    if prediction.tiers:
+        return f"events overlap or modes move on before they have risen (estimated error above {TRUSTED:.0%}): {train}"
     if not cell.optimizer.in_linear_span:
         return f"{train}; gd, sgd and momentum can be predicted"
     if not cell.architecture.smooth:

@@ -47,11 +47,11 @@ def predicted_curves(inputs: Sequence[CellInputs], found: Sequence[Prediction], 
     tier = next((tier for tier in SMOOTH if all(tier in prediction.tiers for prediction in found)), None)
     if tier is None:
         raise Unresolved("no tier predicts a smooth loss curve")
-    steps, scale = inputs[0].step_number, inputs[0].optimizer.time_scale
+    steps, optimizer = inputs[0].step_number, inputs[0].optimizer
     ignition = np.array([prediction.tiers[tier].ignition for prediction in found])
-    ignition = np.where(ignition <= steps[-1], ignition, np.nan) * scale
+    ignition = optimizer.flow_time(np.where(ignition <= steps[-1], ignition, np.nan))
     loss = np.array([prediction.tiers[tier].loss[1:] for prediction in found])
-    return Curves(steps[1:] * scale, loss, _floors(inputs), ignition, number)
+    return Curves(optimizer.flow_time(steps[1:]), loss, _floors(inputs), ignition, number)
 
 
 def _floors(inputs: Sequence[CellInputs]) -> np.ndarray:

@@ -46,6 +46,7 @@ def program_of(cell: Cell) -> Program:
         batch_size=cell.optimizer.batch_size,
         precision=cell.precision,
         shared_data=cell.shares_data,
+        schedule=None if cell.optimizer.timetable is None else cell.optimizer.schedule,
         loss=cell.task.loss_name,
         labels=problem_of(cell).labels,
         compressed=cell.twin == "compressed",
@@ -98,7 +99,7 @@ def trajectories(cells: Sequence[Cell], data: list[Data], record: Record) -> xr.
         {
             **variables,
             "step_number": (CURVE, np.tile(steps, (len(cells), 1))),
-            "time": (CURVE, np.outer([cell.time_scale for cell in cells], steps)),
+            "time": (CURVE, np.array([cell.optimizer.flow_time(steps) for cell in cells])),
             "mode_number": (("cell", "mode"), np.stack([d.modes.number for d in data])),
             "mode_target": (("cell", "mode"), np.stack([d.modes.target for d in data])),
             "loss_floor": ("cell", np.array([_floor(d, cells[0]) for d in data])),

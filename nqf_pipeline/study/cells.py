@@ -58,7 +58,7 @@ class Cell(BaseModel):
     @cached_property
     def bucket(self) -> str:
         """Name of the compiled program and array shapes this cell shares with others."""
-        program = self.optimizer.program
+        program = self.optimizer.program if self.optimizer.timetable is None else f"{self.optimizer.program}_{self.optimizer.schedule}"
         key = [
             self.architecture,
             shape_of(self.task),
@@ -96,7 +96,7 @@ class Cell(BaseModel):
 
     @property
     def time_scale(self) -> float:
-        """Gradient-flow time of one step (see `Optimizer.time_scale`)."""
+        """Gradient-flow time of one step at the whole learning rate (see `Optimizer.time_scale`)."""
         return self.optimizer.time_scale
 
     def stream(self, purpose: Purpose) -> np.random.Generator:

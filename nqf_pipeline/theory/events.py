@@ -5,8 +5,8 @@ residents' directions in unit space are small and follow the linear flow of the 
 4 sigma - 2 weight_decay per unit of time. The next event is when ln z reaches the logarithm of its capacity, where the saturating curve
 passes half of it (theory: section 4, "The event clock", matrix form).
 
-The walk is wrong where events overlap, and where a new resident moves on before it has risen. Both are estimated along with it: the relative
-error of an event is what overlaps, in ln z, over the growth so far. Above `TRUSTED`, integrate the twin instead.
+The walk is wrong where events overlap, and where a new resident moves on before it has risen. Both are estimated along with it: the
+relative error of an event is what overlaps, in ln z, over the growth so far. Above `TRUSTED`, integrate the twin instead.
 """
 
 from __future__ import annotations
@@ -73,6 +73,10 @@ class EventClock:
     def step(self) -> Float[Array, "events"]:
         """Steps of the events."""
         return np.array([invader.step for invader in self.invaders])
+
+    def error(self, end: float = np.inf) -> float:
+        """Largest estimated relative error of the events up to this step."""
+        return max((invader.error for invader in self.invaders if invader.step <= end), default=0.0)
 
     @property
     def plateaus(self) -> list[Float[Array, "rows columns"]]:

@@ -93,10 +93,10 @@ def mean_loss_curve(
     quantiles, weights = seed_quantiles(architecture)
     steps, one = np.asarray(step_number), _ensemble(architecture, problem, epsilon, 1.0)
     if tier == "flow" and one.rate.shape[1] == 1 and np.all(one.rate > 2 * optimizer.weight_decay):
-        return _mean_logistic_loss(one, quantiles, weights, steps * optimizer.time_scale, optimizer.weight_decay)
+        return _mean_logistic_loss(one, quantiles, weights, optimizer.flow_time(steps), optimizer.weight_decay)
     systems = [_ensemble(architecture, problem, epsilon, quantile) for quantile in quantiles]
     if tier == "flow":
-        z = [modes.flow(steps * optimizer.time_scale, optimizer.weight_decay) for modes in systems]
+        z = [modes.flow(optimizer.flow_time(steps), optimizer.weight_decay) for modes in systems]
     else:
         z = discrete_modes(systems, [optimizer] * len(systems), [steps] * len(systems))
     return weights @ np.array([modes.loss(values) for modes, values in zip(systems, z, strict=True)])

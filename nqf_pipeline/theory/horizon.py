@@ -49,11 +49,13 @@ def horizon(
     elif isinstance(problem.modes, CoordinateBasis):
         first_share = np.sort(steps)[: max(1, int(np.ceil(LATE_SHARE * len(steps))))]
         steps = np.minimum(steps[problem.modes.index], first_share[-1])
+    steps = optimizer.scheduled_steps(steps)
     finite = steps[np.isfinite(steps)]
     if not len(finite):
         raise TheoryError(
             f"{architecture.name}: no mode asked for ever reaches half its target (growth rates not positive, or weight decay "
-            f"{optimizer.weight_decay:g} above them), so the horizon is unknown. Give `steps` explicitly or lower weight_decay."
+            f"{optimizer.weight_decay:g} above them, or a schedule that ends before), so the horizon is unknown. Give `steps` or "
+            "lower weight_decay."
         )
     return int(np.ceil(margin * finite.max()))
 

@@ -2,8 +2,8 @@
 
 Tiers. `asymptote`: each mode jumps from 0 to its plateau at t_k = ln(1/epsilon) / r_k, with epsilon = degrees sigma^2 the scale
 of z_k(0) (not of the weights), whatever its own seed and profile. `flow`: closed forms of gradient flow from the cell's own seeds, at
-time = step learning_rate / (1 - momentum). `discrete`: the exact steps of each mode under the optimizer, or, where no closed regime
-holds, of all order parameters together (any loss, and the very batches of training). `event`: the saddle-to-saddle clock of feedforward
+time = the integral of the learning rate / (1 - momentum). `discrete`: the exact steps of each mode under the optimizer, or, where no
+closed regime holds, of all order parameters together (any loss, and the very batches of training). `event`: the saddle-to-saddle clock of feedforward
 layers whose features are correlated, with logistic invasions and relaxing residents, from the cell's own weights.
 """
 
@@ -148,7 +148,7 @@ def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete:
         if "asymptote" in asked:
             curves["asymptote"] = _asymptote(cell, modes)
         if "flow" in asked:
-            time = np.asarray(cell.step_number, float) * cell.optimizer.time_scale
+            time = cell.optimizer.flow_time(cell.step_number)
             curves["flow"] = _curve(cell, modes, modes.flow(time, cell.optimizer.weight_decay), _flow_ignition(cell, modes))
         if discrete is not None:
             curves["discrete"] = _curve(cell, modes, discrete, clock_steps(cell, modes, modes.led(modes.seed)[modes.owner]))
@@ -162,7 +162,7 @@ def _coupled(cell: CellInputs, found: Regime, asked: Collection[str]) -> dict[st
     modes = system(cell, found)
     assert isinstance(modes, CoupledSystem)
     later = np.full(len(modes.mix), np.nan)
-    time = np.asarray(cell.step_number, float) * cell.optimizer.time_scale
+    time = cell.optimizer.flow_time(cell.step_number)
     curves = {}
     if "flow" in asked:
         curves["flow"] = _curve(cell, modes, modes.flow(time, cell.optimizer.weight_decay), later)
@@ -178,7 +178,7 @@ def _isotropic(cell: CellInputs, modes: System, asked: Collection[str]) -> dict[
     if "asymptote" in asked:
         curves["asymptote"] = _asymptote(cell, modes)
     if "flow" in asked:
-        time = np.asarray(cell.step_number, float) * cell.optimizer.time_scale
+        time = cell.optimizer.flow_time(cell.step_number)
         orders = isotropic_flow(cell.problem, factor, time, cell.optimizer.weight_decay)
         curves["flow"] = _order_curve(cell, orders, _flow_ignition(cell, modes))
     if "discrete" in asked:
@@ -200,9 +200,9 @@ def _event_prediction(cell: CellInputs) -> tuple[EventClock, TierCurve, Float[Ar
     problem, basis = cell.problem, cell.problem.modes
     factors = cell.architecture.factors(np.asarray(cell.weights, float))
     clock = event_clock(problem.moments, factors, cell.optimizer, len(basis.target))
-    orders = clock.orders(cell.step_number)
+    orders = clock.orders(cell.optimizer.full_steps(cell.step_number))
     strength = np.array([basis.strength(order) for order in orders])
-    ignition, late = crossing(cell.step_number, strength), clock.ignition(basis)
+    ignition, late = crossing(cell.step_number, strength), cell.optimizer.scheduled_steps(clock.ignition(basis))
     ignition = np.where(np.isnan(ignition) & (late > cell.step_number[-1]), late, ignition)
     loss = np.array([problem.moments.loss(order) for order in orders])
     # The plateau before the first one at whose end the mode is at half strength or more.
@@ -236,18 +236,19 @@ def clock_steps(cell: CellInputs, modes: System, seed: Float[Array, "... watched
     gain = log_growth(rate, cell.optimizer)
     flow_gain = rate - 2 * cell.optimizer.weight_decay
     scale = np.divide(flow_gain, gain, out=np.full_like(gain, 1 / cell.optimizer.time_scale), where=gain > 0)
-    return flow_time(cell, modes, seed) * scale
+    return cell.optimizer.scheduled_steps(flow_time(cell, modes, seed) * scale)
 
 
 def _flow_ignition(cell: CellInputs, modes: System) -> Float[Array, "watched"]:
-    return flow_time(cell, modes, modes.led(modes.seed)[modes.owner]) / cell.optimizer.time_scale
+    return cell.optimizer.scheduled_steps(flow_time(cell, modes, modes.led(modes.seed)[modes.owner]) / cell.optimizer.time_scale)
 
 
 def asymptotic_steps(cell: CellInputs, modes: System) -> Float[Array, "groups"]:
     """t_k = ln(1/epsilon) / rate in steps; inf for modes without a positive rate or without a seed."""
     rate = modes.led(modes.rate) - 2 * cell.optimizer.weight_decay
     grows = (rate > 0) & (modes.led(modes.seed) > 0)
-    return np.where(grows, -np.log(cell.epsilon), np.inf) / np.where(grows, rate, 1) / cell.optimizer.time_scale
+    full = np.where(grows, -np.log(cell.epsilon), np.inf) / np.where(grows, rate, 1) / cell.optimizer.time_scale
+    return cell.optimizer.scheduled_steps(full)
 
 
 def _asymptote(cell: CellInputs, modes: System) -> TierCurve:

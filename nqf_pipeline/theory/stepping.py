@@ -25,11 +25,15 @@ def discrete_modes(
     from nqf_pipeline.dynamics.recursion import recursion
 
     found: dict[int, Array] = {}
-    for part in _batches([(*modes.rate.shape, len(steps)) for modes, steps in zip(systems, step_numbers, strict=True)]):
+    for part in _batches([_shape(*each) for each in zip(systems, optimizers, step_numbers, strict=True)]):
+        timetables = [optimizers[i].timetable for i in part]
+        last = max(int(step_numbers[i][-1]) for i in part)
+        shares = [timetable.share(np.arange(last)) for timetable in timetables if timetable is not None]
         z = recursion(
             **{name: np.stack([getattr(systems[i], name) for i in part]) for name in ("rate", "coupling", "seed")},
             **{name: np.array([getattr(optimizers[i], name) for i in part]) for name in HYPER},
             step_number=np.stack([np.asarray(step_numbers[i]) for i in part]),
+            share=np.stack(shares) if shares else None,
         )
         found.update(zip(part, z, strict=True))
     return [found[i] for i in range(len(systems))]
@@ -44,11 +48,17 @@ def coupled_modes(
     return coupled_recursion(system.rate[:, 0], system.interaction, system.seed[:, 0], optimizer, step_number)[..., None]
 
 
+def _shape(modes: System, optimizer: Optimizer, step_number: Int[Array, "records"]) -> tuple[int, ...]:
+    """What systems stepped together share; scheduled ones keep to themselves and to their own length, which their table of shares has."""
+    scheduled = (0, 0) if optimizer.timetable is None else (1, int(step_number[-1]))
+    return (*modes.rate.shape, len(step_number), *scheduled)
+
+
 def _batches(shapes: Sequence[tuple[int, ...]]) -> Iterator[list[int]]:
     """Indices of equal shapes, as many together as memory allows."""
     groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for i, shape in enumerate(shapes):
         groups[shape].append(i)
     for shape, members in groups.items():
-        size = max(1, MOST_VALUES // int(np.prod(shape)))
+        size = max(1, MOST_VALUES // int(np.prod(shape[:3])))
         yield from (members[start : start + size] for start in range(0, len(members), size))

@@ -20,6 +20,7 @@ from nqf_pipeline.store.open import open_study
 from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.study.config import WindowRule
 from nqf_pipeline.theory import order_parameters
+from nqf_pipeline.theory.events import TRUSTED
 from tests.workflow.runs import ROOT, Workspace
 
 SMOKE = ROOT / "config" / "smoke.yaml"
@@ -121,6 +122,22 @@ def test_the_way_out_fits_the_reason(
     assert says in row["way_out"]
     # A limit that holds for descent is no prediction for other optimizers.
     assert np.isnan(row["exponent_limit"])
+
+
+def test_an_event_clock_says_how_far_it_is_to_be_trusted(tmp_path: Path) -> None:
+    """Ill-conditioned inputs: new modes move on before they have risen, which the estimate sees and the way out names."""
+    found = {}
+    for condition in (2.0, 100.0):
+        experiment = (
+            "{architectures: [{kind: mlp, inputs: 8, outputs: 4, width: 8}], optimizers: [{kind: gd, learning_rate: 0.02}], sigma: 0.001, "
+            f"tasks: [{{kind: teacher, inputs: correlated, condition: {condition}, samples: 100}}], seeds: 1, steps: 20000, records: 16}}"
+        )
+        (tmp_path / "one.yaml").write_text(f"name: one\nexperiments: {{only: {experiment}}}\n")
+        ((forecast,), _) = predict_study(tmp_path / "one.yaml")
+        found[condition] = forecast.document
+    assert 0 < found[2.0]["clock_error"] < TRUSTED < found[100.0]["clock_error"] < 1
+    assert found[2.0]["way_out"] == ""
+    assert "estimated error" in found[100.0]["way_out"]
 
 
 def test_small_weights_make_learning_sudden(smoke: list[Forecast]) -> None:

@@ -64,7 +64,8 @@ def integrate(inputs: CellInputs, steps: int | None = None) -> Twin:
             else:
                 first[k] = optimizer.momentum * first[k] + gradient + optimizer.weight_decay * factors[k]
                 move = first[k]
-            factors[k] = factors[k] - optimizer.learning_rate * move
+            share = 1.0 if optimizer.timetable is None else float(optimizer.timetable.share(np.array(step)))
+            factors[k] = factors[k] - optimizer.learning_rate * share * move
     return Twin(np.array(strengths), np.array(losses))
 
 
