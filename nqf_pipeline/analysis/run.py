@@ -17,6 +17,7 @@ from nqf_pipeline.analysis.claims.registry import claims_about
 from nqf_pipeline.analysis.claims.table import claim_rows
 from nqf_pipeline.analysis.departure import departure
 from nqf_pipeline.analysis.exponents import exponent_rows, has_scaling
+from nqf_pipeline.analysis.extrapolation import write_extrapolation
 from nqf_pipeline.analysis.ignition import valid_records
 from nqf_pipeline.analysis.plateaus import plateau_rows
 from nqf_pipeline.errors import WorkError
@@ -65,6 +66,7 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
     frames = {name: _together([part[name] for part in parts]) for name in ("exponents", "plateaus", "cells")}
     frames["timings"] = timings(results)
     written = {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
+    written["extrapolation"] = write_extrapolation(results, settings.confidence)
     return {**written, "claims": write_claims(results)}
 
 

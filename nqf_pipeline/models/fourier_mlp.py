@@ -42,6 +42,10 @@ class FourierMLP(Architecture):
         """Each mode lives in one unit, whatever the width."""
         return 1
 
+    def is_own_twin(self, batch_size: int | None) -> bool:
+        """With a linear activation the network is its quadratic form, at any scale."""
+        return self.activation == "linear" and batch_size is None
+
     def network(self, weights: Array, encoded: Array) -> Float[Array, "1 samples"]:
         inner, outer = weights
         return (outer @ activate(self.activation, inner[:, None] * encoded))[None] / self.width**0.5

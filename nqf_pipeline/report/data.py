@@ -28,6 +28,7 @@ class Findings:
     """A finished study as figures read it: its tables, and an index of all cells in the trajectory store."""
 
     def __init__(self, study: Study) -> None:
+        self.study = study
         self.exponents = study.exponents
         self.plateaus = study.plateaus
         self.cells = study.cells

@@ -10,6 +10,7 @@ from nqf_pipeline.report.canvas import Drawing, Omitted, save
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.departure import departure
 from nqf_pipeline.report.exponents import exponents
+from nqf_pipeline.report.extrapolation import extrapolation
 from nqf_pipeline.report.ignition import ignition
 from nqf_pipeline.report.laws import fourier, power_laws
 from nqf_pipeline.report.learning import digits, learning
@@ -43,9 +44,12 @@ GENERAL: dict[str, Draw] = {
     "run": run,
 }
 """What `all` stands for: figures that any study may fill."""
-FIGURES = PAPER | GENERAL
+LAWS: dict[str, Draw] = {"extrapolation": extrapolation}
+"""Figures of one question each: drawn where a study names them, not part of `all`."""
+FIGURES = PAPER | LAWS | GENERAL
 """By name, in the order of the page."""
 HEADINGS = {name: name.replace("figure", "Figure ") + " of the paper" for name in PAPER} | {
+    "extrapolation": "The limit",
     "learning": "Learning curves",
     "modes": "Modes",
     "ignition": "Ignition times",

@@ -14,7 +14,7 @@ from nqf_pipeline.store.schema import CURVE, MODES, TIERS
 from nqf_pipeline.study.cells import Cell, step_grid
 from nqf_pipeline.study.draws import batch_seed, initial_weights, problem_of
 from nqf_pipeline.tasks.base import Task
-from nqf_pipeline.theory.exponents import limit_exponent, mean_loss_curve, spectrum
+from nqf_pipeline.theory.exponents import limit_exponent, mean_loss_curve, missing_tail, spectrum
 from nqf_pipeline.theory.predict import CellInputs, predict
 
 
@@ -31,10 +31,10 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
             (len(tiers), len(cells), *shape)
         )
 
-    expected = {"expected_loss": (CURVE, np.array([_expected_loss(cell) for cell in cells]))} if spectrum(cells[0].task) else {}
+    declared = {"expected_loss": _expected_loss, "missing_tail": _missing_tail} if spectrum(cells[0].task) else {}
     return xr.Dataset(
         {
-            **expected,
+            **{name: (CURVE, np.array([of(cell) for cell in cells])) for name, of in declared.items()},
             "theory_loss": (("tier", *CURVE), field("loss", (records,))),
             "theory_mode": (("tier", *MODES), field("mode", (records, modes))),
             "theory_ignition": (("tier", "cell", "mode"), field("ignition", (modes,))),
@@ -54,6 +54,18 @@ def _expected_loss(cell: Cell) -> np.ndarray:
     if not cell.optimizer.in_linear_span or cell.optimizer.batch_size is not None:
         return np.full(cell.records, np.nan)
     return _expected_curve(cell.task, cell.architecture, cell.epsilon, cell.optimizer, cell.steps, cell.records)
+
+
+def _missing_tail(cell: Cell) -> np.ndarray:
+    """Nothing where there is no expected loss either."""
+    if not cell.optimizer.in_linear_span:
+        return np.full(cell.records, np.nan)
+    return _tail(cell.task, cell.architecture, cell.epsilon, cell.time_scale, cell.steps, cell.records)
+
+
+@lru_cache(maxsize=64)
+def _tail(task: Task, architecture: Architecture, epsilon: float, scale: float, steps: int, records: int) -> np.ndarray:
+    return missing_tail(task, architecture, epsilon, scale * step_grid(steps, records))
 
 
 @lru_cache(maxsize=64)

@@ -64,6 +64,11 @@ class Study:
         return read_table(self.path, "spectral_laws")
 
     @cached_property
+    def extrapolation(self) -> pd.DataFrame:
+        """Exponents carried to epsilon -> 0 and infinitely many modes."""
+        return read_table(self.path, "extrapolation")
+
+    @cached_property
     def claims(self) -> pd.DataFrame:
         """Statements of the paper with the value measured here."""
         return read_table(self.path, "claims")

@@ -114,6 +114,15 @@ VARIABLES: tuple[Entry, ...] = (
         PREDICTED | _kinds("store"),
     ),
     Entry(
+        "missing_tail",
+        CURVE,
+        "float64",
+        "loss",
+        "predicted loss of the modes beyond the finite number of a power-law ensemble; added to a loss it lifts their bias",
+        _kinds(),
+        PREDICTED | _kinds("store"),
+    ),
+    Entry(
         "theory_ignition",
         ("tier", "cell", "mode"),
         "float64",

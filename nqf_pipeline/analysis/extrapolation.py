@@ -1,0 +1,171 @@
+"""Exponents carried to epsilon -> 0 and infinitely many modes, from the runs of one setting at several epsilon.
+
+Finite modes: the loss that the missing modes would add (`missing_tail`, analytic) is added to the curve before the fit, in the window that
+the exponents table gives. Finite epsilon, two ways, neither of which is told the limit that it should find:
+
+- `extrapolated`: 1 / k is a straight line in x = 1 / ln(1/epsilon), the form of the local exponent k = (alpha1 - 1) / (alpha2 - s x)
+  (theory: section 5, "Care"); its value at x = 0. Needs three epsilon. What is left out (a mode's own plateau) is of order x^2.
+- `shifted`: from each k the shift is taken that the theory's curve has in the same window at the same epsilon (its fit minus its
+  limit); mean over epsilon. One epsilon is enough, but this one believes the theory's shift.
+
+Intervals are the wider of Student's from the spread over epsilon and of the delete-one jackknife over seeds, which share their draws of
+weights between all epsilon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy.stats import t as student
+
+from nqf_pipeline.analysis.powerlaw import fit
+from nqf_pipeline.store.open import Study, open_study
+from nqf_pipeline.store.schema import Status
+from nqf_pipeline.store.select import curves_of, index_of, where
+from nqf_pipeline.store.tables import TABLES, write_table
+
+FEWEST = 3
+"""Epsilon values that a straight line with an interval needs."""
+_SCALE = frozenset({"sigma", "epsilon"})
+_FOUND = frozenset(column.name for column in TABLES["exponents"]) - {"architecture", "task", "optimizer", "source", "bucket"}
+Slopes = Float[np.ndarray, "epsilons"]
+
+
+@dataclass(frozen=True)
+class Approach:
+    """Tail-corrected exponents of one setting, largest epsilon first."""
+
+    epsilon: Slopes
+    measured: Slopes
+    """As in the exponents table, without the tail."""
+    corrected: Slopes
+    without: Float[np.ndarray, "seeds epsilons"]
+    """`corrected` with one seed left out."""
+    predicted: Slopes
+    """The same fit of the expected curve, tail added."""
+    limit: float
+
+    @property
+    def inverse(self) -> Slopes:
+        """x = 1 / ln(1/epsilon)."""
+        return 1 / np.log(1 / self.epsilon)
+
+
+def write_extrapolation(results: Path, confidence: float = 0.95) -> pd.DataFrame:
+    """Write the table `extrapolation` of an analysed study: a row a setting (all its epsilon) and source."""
+    study = open_study(results, allow_partial=True)
+    rows = [row(key, approach, confidence) for key, approach in approaches(study)]
+    return write_table(results, "extrapolation", pd.DataFrame(rows))
+
+
+def approaches(study: Study) -> Iterator[tuple[dict[str, Any], Approach]]:
+    """Settings with a declared limit and a resolved exponent at one epsilon or more."""
+    table = study.exponents
+    if table.empty:
+        return
+    table = table[(table["status"] == "ok") & table["predicted_limit"].notna() & table["source"].isin(["network", "twin"])]
+    index = index_of(study.trajectories)
+    index = index[index["status"] == int(Status.done)]
+    keys = [name for name in table if name not in _FOUND and name not in _SCALE]
+    for _, group in table.sort_values("epsilon", ascending=False).groupby(keys, dropna=False, sort=False):
+        parts = [part for _, fitted in group.iterrows() if (part := _corrected(study, index, fitted)) is not None]
+        if parts:
+            seeds = min(len(part[2]) for part in parts)
+            columns = [np.array(column) for column in zip(*((*part[:2], part[2][:seeds], part[3]) for part in parts), strict=True)]
+            epsilon = group["epsilon"].to_numpy()[: len(parts)]
+            limit = float(group["predicted_limit"].iloc[0])
+            approach = Approach(epsilon, columns[0], columns[1], columns[2].T, columns[3], limit)
+            yield {name: group[name].iloc[0] for name in keys}, approach
+
+
+def _corrected(study: Study, index: pd.DataFrame, fitted: pd.Series) -> tuple[float, float, np.ndarray, float] | None:
+    """(exponent, corrected, corrected without each seed, corrected prediction) in the fitted window; None where no tail is stored."""
+    shared = [name for name in fitted.index if name in index and name not in _FOUND - _SCALE]
+    cells = where(index, **{name: fitted[name] for name in shared if pd.notna(fitted[name])})
+    cells = cells[cells[[name for name in shared if pd.isna(fitted[name])]].isna().all(axis=1)].sort_values("seed")
+    loss = f"{fitted['source']}_loss"
+    curves = [c for c in curves_of(study.trajectories, cells, loss, "missing_tail", "expected_loss") if c.of("missing_tail") is not None]
+    if not curves or curves[0].of("expected_loss") is None:
+        return None
+    time = curves[0].time
+    inside = (time >= fitted["window_start"] * (1 - 1e-9)) & (time <= fitted["window_end"] * (1 + 1e-9))
+    tail, expected = (np.asarray(curves[0].of(name))[inside] for name in ("missing_tail", "expected_loss"))
+    floor = float(fitted["floor"]) if fitted["floor"] > 0 else 0.0
+    losses = np.array([np.asarray(c.of(loss))[inside] for c in curves]) - floor + tail
+
+    def slope(values: np.ndarray) -> float:
+        return fit(time[inside], values, 0.0).exponent
+
+    left = [slope(np.delete(losses, seed, 0).mean(0)) for seed in range(len(losses))] if len(losses) > 1 else []
+    return float(fitted["exponent"]), slope(losses.mean(0)), np.array(left), slope(expected - floor + tail)
+
+
+def row(key: dict[str, Any], approach: Approach, confidence: float = 0.95) -> dict[str, Any]:
+    """One row of the table."""
+    straight = _limit(approach, _straight, _straight_error, confidence) if len(approach.epsilon) >= FEWEST else (float("nan"),) * 3
+    shifted = _limit(approach, _shifted, _shifted_error, confidence)
+    return {
+        **key,
+        "epsilons": len(approach.epsilon),
+        "seeds": max(len(approach.without), 1),
+        "epsilon_high": approach.epsilon.max(),
+        "epsilon_low": approach.epsilon.min(),
+        "exponent": approach.measured[-1],
+        "corrected": approach.corrected[-1],
+        "predicted_corrected": approach.predicted[-1],
+        **dict(zip(("extrapolated", "ci_low", "ci_high"), straight, strict=True)),
+        **dict(zip(("shifted", "shifted_low", "shifted_high"), shifted, strict=True)),
+        "predicted_limit": approach.limit,
+        "relative_error": straight[0] / approach.limit - 1,
+        "shifted_error": shifted[0] / approach.limit - 1,
+    }
+
+
+Estimator = Callable[[Approach, Slopes], float]
+
+
+def _limit(approach: Approach, estimate: Estimator, error: Callable[[Approach], tuple[float, int]], confidence: float) -> tuple[float, ...]:
+    value = estimate(approach, approach.corrected)
+    halves = [0.0]
+    size, freedom = error(approach)
+    if freedom > 0:
+        halves.append(size * float(student.ppf(0.5 + confidence / 2, freedom)))
+    seeds = len(approach.without)
+    if seeds > 1:
+        left = np.array([estimate(approach, slopes) for slopes in approach.without])
+        spread = np.sqrt((seeds - 1) / seeds * np.sum((left - left.mean()) ** 2))
+        halves.append(float(student.ppf(0.5 + confidence / 2, seeds - 1)) * spread)
+    return value, value - max(halves), value + max(halves)
+
+
+def _straight(approach: Approach, slopes: Slopes) -> float:
+    return float(1 / np.polyfit(approach.inverse, 1 / slopes, 1)[1])
+
+
+def _straight_error(approach: Approach) -> tuple[float, int]:
+    """Standard error of the intercept of 1 / k, carried to k, and its degrees of freedom."""
+    x, y = approach.inverse, 1 / approach.corrected
+    slope, intercept = np.polyfit(x, y, 1)
+    freedom = len(x) - 2
+    if freedom < 1:
+        return 0.0, 0
+    scatter = np.sum((y - slope * x - intercept) ** 2) / freedom
+    error = np.sqrt(scatter * (1 / len(x) + x.mean() ** 2 / np.sum((x - x.mean()) ** 2)))
+    return float(error / intercept**2), freedom
+
+
+def _shifted(approach: Approach, slopes: Slopes) -> float:
+    return float(np.mean(slopes - (approach.predicted - approach.limit)))
+
+
+def _shifted_error(approach: Approach) -> tuple[float, int]:
+    count = len(approach.epsilon)
+    if count < 2:
+        return 0.0, 0
+    return float(np.std(approach.corrected - approach.predicted, ddof=1) / np.sqrt(count)), count - 1
