@@ -19,6 +19,7 @@ from nqf_pipeline.analysis.departure import departure
 from nqf_pipeline.analysis.exponents import exponent_rows, has_scaling
 from nqf_pipeline.analysis.extrapolation import write_extrapolation
 from nqf_pipeline.analysis.ignition import valid_records
+from nqf_pipeline.analysis.kernel import kernel_drift
 from nqf_pipeline.analysis.plateaus import plateau_rows
 from nqf_pipeline.errors import WorkError
 from nqf_pipeline.store.open import open_study, open_trajectories
@@ -32,7 +33,18 @@ BATCH_BYTES = 64 * 2**20
 _SAME_SETTING = frozenset({"cell", "seed", "steps", "experiment", "regime", "standing", *SCALARS})
 """Coordinates in which the cells of one setting may differ."""
 READ = (
-    *("network_loss", "twin_loss", "divergence", "network_mode", "twin_mode", "step_number", "time", "mode_number"),
+    *(
+        "network_loss",
+        "twin_loss",
+        "divergence",
+        "network_mode",
+        "twin_mode",
+        "twin_kernel_change",
+        "twin_kernel_turn",
+        "step_number",
+        "time",
+        "mode_number",
+    ),
     *("theory_loss", "theory_mode", "theory_ignition", "expected_loss"),
 )
 TABLES_WRITTEN = ("exponents", "plateaus", "cells", "timings")
@@ -149,12 +161,12 @@ def cell_rows(dataset: xr.Dataset, coordinates: pd.DataFrame) -> pd.DataFrame:
 
 
 def _final(dataset: xr.Dataset) -> dict[str, np.ndarray]:
-    """Losses at the last step at which network and twin are finite."""
+    """Losses and kernel drift at the last step at which network and twin are finite."""
     losses = {name: dataset[name].to_numpy() for name in ("network_loss", "twin_loss")}
     valid = np.logical_and.reduce([valid_records(values) for values in losses.values()])
     last = np.maximum(valid.sum(1, keepdims=True) - 1, 0)
     ran = valid[:, 0]
-    values = {"last_step": dataset["step_number"].to_numpy().astype(float), **losses}
+    values = {"last_step": dataset["step_number"].to_numpy().astype(float), **losses, **kernel_drift(dataset)}
     return {name: np.where(ran, np.take_along_axis(array, last, 1)[:, 0], np.nan) for name, array in values.items()}
 
 

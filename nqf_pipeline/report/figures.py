@@ -12,6 +12,7 @@ from nqf_pipeline.report.departure import departure
 from nqf_pipeline.report.exponents import exponents
 from nqf_pipeline.report.extrapolation import extrapolation
 from nqf_pipeline.report.ignition import ignition
+from nqf_pipeline.report.kernel import kernel
 from nqf_pipeline.report.laws import fourier, power_laws
 from nqf_pipeline.report.learning import digits, learning
 from nqf_pipeline.report.modes import modes
@@ -22,6 +23,7 @@ from nqf_pipeline.report.paper.figure5 import figure5
 from nqf_pipeline.report.run import run
 from nqf_pipeline.report.spectra import spectra
 from nqf_pipeline.report.style import theme
+from nqf_pipeline.report.validity import validity
 from nqf_pipeline.store.atomic import write_json
 from nqf_pipeline.store.open import open_study
 from nqf_pipeline.study.config import ReportSettings
@@ -36,6 +38,8 @@ GENERAL: dict[str, Draw] = {
     "modes": modes,
     "ignition": ignition,
     "departure": departure,
+    "validity": validity,
+    "kernel": kernel,
     "exponents": exponents,
     "power_laws": power_laws,
     "fourier": fourier,
@@ -54,6 +58,8 @@ HEADINGS = {name: name.replace("figure", "Figure ") + " of the paper" for name i
     "modes": "Modes",
     "ignition": "Ignition times",
     "departure": "Where the twin fails",
+    "validity": "Where the twin tells the time",
+    "kernel": "Lazy or feature learning",
     "exponents": "Scaling exponents",
     "power_laws": "Power-law losses",
     "fourier": "Fourier target",

@@ -107,6 +107,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("departure_step", "float64", "step", "first record with divergence above 0.1; inf: never"),
         Column("largest_divergence", "float64", "1", "largest divergence of network and twin"),
         Column("largest_mode_gap", "float64", "1", "largest difference of a mode's strength between network and twin"),
+        Column("kernel_change", "float64", "1", "twin_kernel_change at the last step: below 0.1 lazy, above 1 feature learning"),
+        Column("kernel_turn", "float64", "1", "twin_kernel_turn at the last step"),
     ),
     "timings": (
         Column("bucket", "string", "", "bucket of the shard", key=True),

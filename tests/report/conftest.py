@@ -60,6 +60,8 @@ def training_cell(name, architecture, optimizer, sigma, seed, width=64, task="te
         "network_mode": network_mode,
         "twin_mode": twin_mode,
         "order_parameter": 2 * TARGETS * network_mode,
+        "twin_kernel_change": twin_mode.sum(-1) / (width * sigma**2),
+        "twin_kernel_turn": 0.3 * twin_mode.mean(-1),
         "step_number": steps.astype(np.int64),
         "time": RATES[optimizer] * steps,
         "mode_number": np.arange(1, 5),
@@ -238,6 +240,7 @@ def cell_row(row):
         "departure_step": float(row.variables["step_number"][apart[0]]) if len(apart) else np.inf,
         "network_loss": row.variables["network_loss"][-1],
         "twin_loss": row.variables["twin_loss"][-1],
+        "kernel_change": row.variables.get("twin_kernel_change", [np.nan])[-1],
     }
 
 

@@ -91,6 +91,20 @@ def test_captions_carry_numbers_of_the_tables(study, words):
     assert f"the largest gap is {cells['largest_mode_gap'].max():.2g} (query-key attention" in words["departure"]["caption"]
 
 
+def test_the_kernel_is_named_lazy_or_learning(study, words):
+    """Made to change by the learnt strengths over width sigma^2."""
+    change = study.cells.loc[(study.cells["task"] == "teacher") & (study.cells["optimizer"] == "gd"), "kernel_change"]
+    assert change.min() > 1
+    assert "Feature learning at every σ" in words["kernel"]["title"]
+    assert "MLP at fixed σ: the change goes as width^-1.0" in words["kernel"]["caption"]
+
+
+def test_the_validity_map_shows_the_trend_in_width(words):
+    """Networks were made to lag their twins in inverse proportion to the width."""
+    slope = float(re.search(r"width\^(-?[\d.]+)", words["validity"]["title"])[1])
+    assert slope == pytest.approx(-1, abs=0.35)
+
+
 def test_curves_are_those_of_the_smallest_sigma_or_the_one_asked_for(study):
     for sigma, shown in ((None, "0.001"), (0.012, "0.01"), (5.0, "0.2")):
         with theme():
