@@ -40,6 +40,8 @@ def kernel_drift(dataset: xr.Dataset) -> dict[str, Float[np.ndarray, "cells reco
 
 def width_exponent(cells: pd.DataFrame) -> Exponent | None:
     """Slope of ln(change) against ln(width) with an own level for every sigma; None where no sigma has two widths."""
+    if "width" not in cells:
+        return None
     rows = cells[np.isfinite(cells["kernel_change"]) & (cells["kernel_change"] > 0)]
     rows = rows.assign(x=np.log(rows["width"].astype(float)), y=np.log(rows["kernel_change"]))
     levels = rows.groupby("sigma")[["x", "y"]].transform("mean")

@@ -93,7 +93,7 @@ def _values(rows: pd.DataFrame, axis: str) -> str:
 CLAIMS = (
     Claim(
         "validity.width",
-        "The twin's timing error falls in inverse proportion to the width: an exponent of -1 (MLP 20-width-8, sigma = 0.001, 1000 samples).",
+        "The twin's timing error falls as 1 / width (MLP 20-width-8, sigma = 0.001, 1000 samples).",
         "Theorem 1, Limitations",
         STUDY,
         width,
