@@ -98,7 +98,7 @@ print(len(laws), (laws["status"] == "ok").mean(), np.abs(laws["exponent"] - 0.7)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by a Linux facility")
 def test_a_store_ten_times_larger_than_the_memory(rng: np.random.Generator, tmp_path: Path) -> None:
     """The limit is the system's, on all memory the process takes beyond its libraries."""
-    shape = (240, 40_000)
+    shape = (480, 40_000)
     store = zarr.create_array(tmp_path / "loss.zarr", shape=shape, chunks=(2, shape[1]), dtype="float64", compressors=None)
     law = np.geomspace(1, 1e4, shape[1]) ** -0.7
     for first in range(0, shape[0], 40):
@@ -108,5 +108,5 @@ def test_a_store_ten_times_larger_than_the_memory(rng: np.random.Generator, tmp_
     refused, measured = done.stdout.strip().splitlines()
     assert refused == "too large to load"
     count, resolved, error = (float(word) for word in measured.split())
-    assert (count, resolved) == (240, 1)
+    assert (count, resolved) == (480, 1)
     assert error < 0.01
