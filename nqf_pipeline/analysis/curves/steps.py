@@ -14,6 +14,7 @@ import numpy as np
 
 from nqf_pipeline.analysis.curves.bins import Binned, ManyBinned
 from nqf_pipeline.analysis.curves.segments import Piece, pieces_many
+from nqf_pipeline.analysis.curves.timing import half_strength
 
 FEWEST = 6
 """Bins without which nothing is looked for."""
@@ -48,7 +49,7 @@ class Plateau:
 
 @dataclass(frozen=True)
 class Drop:
-    """A fall from one level to the next. `time` is where ln loss is half way, with its uncertainty from noise and records."""
+    """A fall from one level to the next. `time` is where three quarters of it are made, with the uncertainty from noise and records."""
 
     start: float
     end: float
@@ -168,21 +169,15 @@ def _plateau(curve: Binned, stretch: tuple[float, float], kind: str) -> Plateau:
 
 def _drop(curve: Binned, start: float, end: float, kind: str, levels: tuple[float, float] | None = None) -> Drop:
     """The fall between two levels of ln loss; without them, between its ends."""
-    x, y = curve.x, curve.y
-    first, last = np.searchsorted(x, (start - 1e-9, end - 1e-9))
-    high, low = levels or (float(y[first]), float(y[last]))
-    middle = (high + low) / 2
-    after = first + max(1, int(np.argmax(y[first : last + 1] <= middle)))
-    width, fall = x[after] - x[after - 1], y[after - 1] - y[after]
-    share = float(np.clip((y[after - 1] - middle) / fall, 0.0, 1.0))
-    time = float(np.exp(x[after - 1] + share * width))
-    spread = float(np.hypot(curve.error[after] * width / fall, width / np.sqrt(12.0)))
-    return Drop(float(np.exp(start)), float(np.exp(end)), time, time * spread, float(np.exp(high - low)), kind)
+    first, last = (int(i) for i in np.searchsorted(curve.x, (start - 1e-9, end - 1e-9)))
+    high, low = levels or (float(curve.y[first]), float(curve.y[last]))
+    time, spread = half_strength(curve.part(first, last + 1), high, low)
+    return Drop(float(np.exp(start)), float(np.exp(end)), time, spread, float(np.exp(high - low)), kind)
 
 
 def _between_levels(curve: Binned, drop: Drop, plateaus: list[Plateau]) -> Drop:
     """A drop from the plateau before it to the one after it, where that is not long after."""
-    before = max((plateau for plateau in plateaus if plateau.end <= drop.time), key=lambda plateau: plateau.end)
+    before = max((plateau for plateau in plateaus if plateau.start < drop.start * (1 + 1e-9)), key=lambda plateau: plateau.start)
     after = min((plateau for plateau in plateaus if plateau.start >= drop.time), key=lambda plateau: plateau.start, default=None)
     if after is None or after.start > drop.end * np.exp(LASTING * 4):
         return drop
