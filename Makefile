@@ -61,6 +61,9 @@ docs: env ## regenerate the generated files (schema, config/README.md, data dict
 	@$(ACTIVATE) python -m nqf_pipeline.store.tables > docs/tables.md
 	@$(ACTIVATE) python -m benchmarks.page
 
+calibration: env ## fits and plateaus on fresh curves of known truth: docs/calibration.md
+	@$(ACTIVATE) python -m nqf_pipeline.analysis.calibration $(ARGS)
+
 test: env ## all tests but fault injection and the cluster
 	@$(ACTIVATE) pytest -m "not cluster and not faults" $(ARGS)
 

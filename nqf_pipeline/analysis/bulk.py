@@ -32,6 +32,7 @@ ROWS = 2048
 """Curves in a block."""
 Times = Float[np.ndarray, "records"]
 Losses = Float[np.ndarray, "curves records"]
+Numbers = Float[np.ndarray, "curves"]
 Inside = Bool[np.ndarray, "curves bins"]
 
 
@@ -88,7 +89,7 @@ def measure_block(time: Times, loss: Losses, confidence: float = CONFIDENCE) -> 
     if usable.any():
         log_loss = np.log(loss[usable])
         rough = noise_many(log_loss)
-        found = _laws(binned_many(time, log_loss, rough, FIT_BINS), confidence)
+        found = _laws(time, log_loss, binned_many(time, log_loss, rough, FIT_BINS), confidence)
         for number, (plateaus, drops) in zip(np.flatnonzero(usable), steps_many(fine_many(time, log_loss, rough)), strict=True):
             events += [{"curve": number, "event": "plateau", **asdict(plateau)} for plateau in plateaus]
             events += [{"curve": number, "event": "drop", **asdict(drop)} for drop in drops]
@@ -99,13 +100,13 @@ def measure_block(time: Times, loss: Losses, confidence: float = CONFIDENCE) -> 
     return laws.astype(dict.fromkeys(numbers, float)), table
 
 
-def _laws(curves: ManyBinned, confidence: float) -> pd.DataFrame:
+def _laws(time: Times, log_loss: Losses, curves: ManyBinned, confidence: float) -> pd.DataFrame:
     windows = scan_many(curves.x, curves.y, curves.error)
     inside = windows.inside(len(curves.x))
-    time = np.exp(curves.x)
-    fits = fit_many(time, np.exp(curves.y), inside)
-    half = _half_widths(curves, fits, inside, confidence)
-    start, end = time[windows.first], time[np.maximum(windows.last - 1, 0)]
+    middle = np.exp(curves.x)
+    fits = fit_many(middle, np.exp(curves.y), inside)
+    half = _half_widths(time, log_loss, curves, fits, inside, confidence)
+    start, end = middle[windows.first], middle[np.maximum(windows.last - 1, 0)]
     above = decades_above_floor(fits, start, end)
     reasons = np.array(windows.reason, object)
     checks = (
@@ -123,14 +124,30 @@ def _laws(curves: ManyBinned, confidence: float) -> pd.DataFrame:
     return pd.DataFrame({**shown, "status": np.where(good, "ok", "not_resolved"), "reason": reasons})
 
 
-def _half_widths(curves: ManyBinned, fits: PowerLaws, inside: Inside, confidence: float) -> Float[np.ndarray, "curves"]:
-    """Half width of the interval of each exponent: Student's quantile times its standard error, wider by first-order correlation.
+def _half_widths(time: Times, log_loss: Losses, curves: ManyBinned, fits: PowerLaws, inside: Inside, confidence: float) -> Numbers:
+    """Half width of the interval of each exponent: Student's quantile times its standard error under noise of first order in the records.
 
-    Bins hold different numbers of records, so each counts with its own noise; the residuals say by how much all of it is larger.
+    A bin holds the mean of its records, so the fit's influence of a bin is shared among them; variance and correlation are those of the
+    residuals of the records in the window.
     """
-    time, count = np.exp(curves.x), inside.sum(1)
+    assert curves.first is not None
+    count = np.diff(curves.first, append=len(time))
+    weight = np.repeat(influence(np.exp(curves.x), fits, inside) / count, count, axis=1)
     law = np.log(fits.amplitude[:, None] * time ** -fits.exponent[:, None] + fits.floor[:, None])
-    residual = np.where(inside, (curves.y - law) / curves.error, 0.0)
-    lag, free = correlation(residual, count), np.maximum(count - 3, 1)
-    noise = ((influence(time, fits, inside) * curves.error) ** 2).sum(1) * (residual**2).sum(1) / free
-    return np.asarray(student.ppf(0.5 + confidence / 2, free) * np.sqrt(noise * (1 + lag) / (1 - lag)))
+    residual = np.where(np.repeat(inside, count, axis=1), log_loss - law, 0.0)
+    records = (inside * count).sum(1)
+    lag = correlation(residual, records)
+    fewer = (1 - lag) / (1 + lag)
+    variance = (residual**2).sum(1) / np.maximum(records - 3 / fewer, records / 3)
+    error = np.sqrt(variance * _response(weight, lag))
+    free = np.maximum(np.minimum(inside.sum(1), records * fewer) - 3, 2)
+    return np.asarray(student.ppf(0.5 + confidence / 2, free) * error)
+
+
+def _response(weight: Losses, lag: Numbers) -> Numbers:
+    """Variance of the weighted sum of records of variance 1 whose correlation is lag^distance."""
+    later, both = np.zeros(len(weight)), np.zeros(len(weight))
+    for column in weight.T[::-1]:
+        later = column + lag * later
+        both += column * later
+    return np.asarray(2 * both - (weight**2).sum(1))

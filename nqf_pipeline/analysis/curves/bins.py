@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from nqf_pipeline.analysis.curves.noise import Noise
 
@@ -47,6 +47,8 @@ class ManyBinned:
     x: Values
     y: Float[np.ndarray, "curves bins"]
     error: Float[np.ndarray, "curves bins"]
+    first: Int[np.ndarray, "bins"] | None = None
+    """First record of each bin, where the records are known."""
 
     def __getitem__(self, curve: int) -> Binned:
         return Binned(self.x, self.y[curve], self.error[curve])
@@ -61,9 +63,9 @@ def binned_many(time: Float[np.ndarray, "records"], log_loss: Float[np.ndarray, 
     """Of curves recorded at the same times."""
     x = np.log(time)
     if len(x) <= bins:
-        return ManyBinned(x, log_loss, np.maximum(rough.of_mean(np.ones(len(x))), TOLERANCE))
+        return ManyBinned(x, log_loss, np.maximum(rough.of_mean(np.ones(len(x))), TOLERANCE), np.arange(len(x)))
     place = np.minimum(((x - x[0]) / (x[-1] - x[0]) * bins).astype(int), bins - 1)
     first = np.flatnonzero(np.diff(place, prepend=-1))
     count = np.diff(first, append=len(x))
     middle, mean = (np.add.reduceat(values, first, axis=-1) / count for values in (x, log_loss))
-    return ManyBinned(middle, mean, np.maximum(rough.of_mean(count.astype(float)), TOLERANCE))
+    return ManyBinned(middle, mean, np.maximum(rough.of_mean(count.astype(float)), TOLERANCE), first)

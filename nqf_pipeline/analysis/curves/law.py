@@ -111,12 +111,12 @@ def _beyond_blocks(residual: Float[np.ndarray, "window"]) -> float:
     return float(np.sqrt((1 + lag) / (1 - lag) / inside))
 
 
-def correlation(residual: Float[np.ndarray, "curves bins"], count: Any) -> Float[np.ndarray, "curves"]:
-    """First-order correlation of the `count` residuals of each fit (others 0), at least 0 and at most 0.9."""
+def correlation(residual: Float[np.ndarray, "curves points"], count: Any) -> Float[np.ndarray, "curves"]:
+    """First-order correlation of the `count` residuals of each fit (others 0), at least 0 and at most 0.95."""
     with np.errstate(invalid="ignore"):
-        lag = (residual[:, 1:] * residual[:, :-1]).sum(1) / (residual**2).sum(1)
-    # Three parameters fitted to so few bins make residuals look less correlated than they are.
-    return np.clip(np.nan_to_num(lag) + 3 / np.maximum(count, 1), 0.0, 0.9)
+        lag = np.nan_to_num((residual[:, 1:] * residual[:, :-1]).sum(1) / (residual**2).sum(1))
+    # Three parameters fitted to so few points make residuals look less correlated than they are.
+    return np.clip(lag + 3 * (1 + lag) / np.maximum(count, 1), 0.0, 0.95)
 
 
 def _smooth(curve: Binned, found: Found, fitted: PowerLaw) -> Float[np.ndarray, "bins"]:
