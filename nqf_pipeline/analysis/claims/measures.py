@@ -1,0 +1,71 @@
+"""Numbers that several claims read off the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from nqf_pipeline.analysis.claims.claim import Finding
+from nqf_pipeline.analysis.claims.estimate import CONFIDENCE, Estimate, median_of, span_of
+from nqf_pipeline.analysis.claims.evidence import Evidence
+from nqf_pipeline.analysis.windows import Unresolved
+
+Measure = Callable[[Evidence], Finding]
+
+
+def cell_errors(rows: pd.DataFrame) -> pd.Series:
+    """Median size of the relative timing error in each cell: modes of one network are not independent, networks are."""
+    return rows.groupby("cell")["relative_error"].apply(lambda errors: errors.abs().median())
+
+
+def timing(within: float, **conditions: Any) -> Measure:
+    """Typical timing error of a tier (or of the twin): median over networks, with its interval."""
+
+    def measure(evidence: Evidence) -> Finding:
+        rows = evidence.matched(**conditions)
+        due = evidence.ignitions(**conditions)
+        note = (
+            f"Median over {rows['cell'].nunique()} networks of each one's median; {len(rows)} of {len(due)} modes due or seen, worst "
+            f"{rows['relative_error'].abs().max():.2%}."
+        )
+        return Finding.equals(0.0, median_of(cell_errors(rows)), within, note, absolute=True)
+
+    return measure
+
+
+def worst_timing(within: float, **conditions: Any) -> Measure:
+    """Every ignition within a share of its predicted step."""
+
+    def measure(evidence: Evidence) -> Finding:
+        rows = evidence.matched(**conditions)
+        return Finding.equals(0.0, span_of(rows["relative_error"]), within, f"All {len(rows)} ignitions; median and range.", absolute=True)
+
+    return measure
+
+
+def slope_of(x: Sequence[float] | pd.Series, y: Sequence[float] | pd.Series) -> Estimate:
+    """Least-squares slope with Student's 95 % interval. Raises Unresolved for fewer than three points or a single x."""
+    if len(x) < 3 or len(set(np.asarray(x))) < 2:
+        raise Unresolved(f"a slope needs three points at two places, and there are {len(x)}")
+    fit = stats.linregress(np.asarray(x, float), np.asarray(y, float))
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(x) - 2) * fit.stderr)
+    return Estimate(float(fit.slope), float(fit.slope) - half, float(fit.slope) + half)
+
+
+def scaled(found: Estimate, factor: float) -> Estimate:
+    """The same in another unit (a positive factor)."""
+    return Estimate(found.value * factor, found.low * factor, found.high * factor)
+
+
+def log_epsilon(rows: pd.DataFrame) -> pd.Series:
+    """ln(1/epsilon) of each row."""
+    return -np.log(rows["epsilon"].astype(float))
+
+
+def flow_times(rows: pd.DataFrame, column: str = "t_measured") -> pd.Series:
+    """A column of steps as gradient-flow time."""
+    return rows[column] * rows["time_scale"]

@@ -1,0 +1,110 @@
+"""Measures of staircases in which every mode learns by itself (figures 3 and 4 of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nqf_pipeline.analysis.claims.claim import Finding
+from nqf_pipeline.analysis.claims.estimate import Estimate, exactly, span_of
+from nqf_pipeline.analysis.claims.evidence import Evidence
+from nqf_pipeline.analysis.claims.measures import Measure, flow_times, log_epsilon, scaled, slope_of
+from nqf_pipeline.analysis.windows import Unresolved
+
+SMALL = 1e-7
+"""Epsilons below which ignition times are taken as linear in ln(1/epsilon)."""
+
+
+def networks(tier: str, **conditions: Any) -> Callable[[Evidence], pd.DataFrame]:
+    """Matched ignitions of networks against one tier."""
+    return lambda evidence: evidence.matched(source="network", tier=tier, **conditions)
+
+
+def clock_rates(task: str, within: float) -> Measure:
+    """Slope of each mode's ignition time against ln(1/epsilon), times its rate: 1."""
+
+    def measure(evidence: Evidence) -> Finding:
+        rows = evidence.matched(task=task, source="network", tier="asymptote", seed=0)
+        rows = rows[rows["epsilon"] < SMALL]
+        slopes = [_slope(group, flow_times(group)) for _, group in rows.groupby("mode")]
+        if not slopes:
+            raise Unresolved(f"no ignition at an epsilon below {SMALL:g}")
+        found = Estimate(float(np.median([s.value for s in slopes])), min(s.low for s in slopes), max(s.high for s in slopes))
+        note = f"Slope over {rows['epsilon'].nunique()} epsilons below {SMALL:g}, times the rate: median of {len(slopes)} modes."
+        return Finding.equals(1.0, found, within, note)
+
+    return measure
+
+
+def _slope(group: pd.DataFrame, times: pd.Series) -> Estimate:
+    rate = float((log_epsilon(group) / flow_times(group, "t_asymptotic")).iloc[0])
+    return scaled(slope_of(log_epsilon(group), times), rate)
+
+
+def widening(task: str) -> Measure:
+    """Time between first and last ignition against ln(1/epsilon), over what the asymptote gives."""
+
+    def measure(evidence: Evidence) -> Finding:
+        rows = evidence.matched(task=task, source="network", tier="asymptote", seed=0)
+        rows = rows[rows["epsilon"] < SMALL].assign(time=flow_times, limit=lambda frame: flow_times(frame, "t_asymptotic"))
+        ends = rows.groupby("epsilon")[["time", "limit"]].agg(["min", "max"])
+        if len(ends) < 3:
+            raise Unresolved("fewer than three epsilons")
+        size = -np.log(ends.index.to_numpy(float))
+        predicted = float(((ends["limit"]["max"] - ends["limit"]["min"]) / size).iloc[0])
+        note = f"Slope of t_last - t_first against ln(1/epsilon), over {len(ends)} epsilons; flow time."
+        return Finding.equals(predicted, slope_of(size, ends["time"]["max"] - ends["time"]["min"]), 0.01, note)
+
+    return measure
+
+
+def plateau_count(task: str, epsilon: float, expected: int) -> Measure:
+    """Plateaus of the loss, in every network at one epsilon."""
+
+    def measure(evidence: Evidence) -> Finding:
+        rows = evidence.ignitions(task=task, source="network", tier="asymptote", epsilon=epsilon)
+        counts = rows.groupby("cell")["plateau_loss"].count()
+        return Finding.equals(expected, span_of(counts), 0.0, f"Stretches flatter than the drops beside them; networks: {len(counts)}.")
+
+    return measure
+
+
+def plateau_heights(task: str, epsilon: float, within: float) -> Measure:
+    """Largest distance of a plateau from the loss that the modes not yet ignited contribute as epsilon -> 0."""
+
+    def measure(evidence: Evidence) -> Finding:
+        curves = evidence.curves("theory_loss", "theory_ignition", task=task, epsilon=epsilon)
+        ratios = np.array([ratio for curve in curves for ratio in _ratios(evidence, curve)])
+        if not len(ratios):
+            raise Unresolved("the loss has no plateaus")
+        note = (
+            f"{len(ratios)} plateaus, each where it is flattest, over its height as epsilon -> 0: {ratios.min():.3f} to {ratios.max():.3f}."
+        )
+        return Finding.at_most(within, exactly(np.abs(ratios - 1).max()), note)
+
+    return measure
+
+
+def _ratios(evidence: Evidence, curve: Any) -> list[float]:
+    loss, clock = curve.theory("theory_loss", "asymptote"), curve.theory("theory_ignition", "asymptote")
+    if loss is None or clock is None:
+        raise Unresolved("no asymptotic prediction is stored")
+    rows = evidence.matched(cell=str(curve.cell["cell"]), source="network", tier="asymptote").sort_values("mode")
+    before = np.searchsorted(curve.steps, np.sort(clock)) - 1
+    heights = dict(zip(np.argsort(clock) + 1, loss[np.maximum(before, 0)], strict=True))
+    return [row["plateau_loss"] / heights[int(row["mode"])] for _, row in rows.iterrows() if np.isfinite(row["plateau_loss"])]
+
+
+def worst(tier: str, within: float, **conditions: Any) -> Measure:
+    """Largest timing error of a tier."""
+
+    def measure(evidence: Evidence) -> Finding:
+        rows = networks(tier, **conditions)(evidence)
+        errors = rows["relative_error"].abs()
+        note = f"Largest of {len(rows)} ignitions; median {errors.median():.2%}."
+        return Finding.at_most(within, exactly(errors.max()), note)
+
+    return measure
