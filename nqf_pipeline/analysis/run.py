@@ -21,6 +21,7 @@ from nqf_pipeline.analysis.extrapolation import write_extrapolation
 from nqf_pipeline.analysis.ignition import valid_records
 from nqf_pipeline.analysis.kernel import kernel_drift
 from nqf_pipeline.analysis.plateaus import plateau_rows
+from nqf_pipeline.analysis.tradeoffs import write_tradeoffs
 from nqf_pipeline.errors import WorkError
 from nqf_pipeline.store.open import open_study, open_trajectories
 from nqf_pipeline.store.schema import SCALARS, Status
@@ -79,6 +80,7 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
     frames["timings"] = timings(results)
     written = {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
     written["extrapolation"] = write_extrapolation(results, settings.confidence)
+    written["tradeoffs"] = write_tradeoffs(results, settings.confidence)
     return {**written, "claims": write_claims(results)}
 
 

@@ -23,6 +23,7 @@ from nqf_pipeline.report.paper.figure5 import figure5
 from nqf_pipeline.report.run import run
 from nqf_pipeline.report.spectra import spectra
 from nqf_pipeline.report.style import theme
+from nqf_pipeline.report.tradeoffs import tradeoffs
 from nqf_pipeline.report.validity import validity
 from nqf_pipeline.store.atomic import write_json
 from nqf_pipeline.store.open import open_study
@@ -48,12 +49,13 @@ GENERAL: dict[str, Draw] = {
     "run": run,
 }
 """What `all` stands for: figures that any study may fill."""
-LAWS: dict[str, Draw] = {"extrapolation": extrapolation}
+LAWS: dict[str, Draw] = {"extrapolation": extrapolation, "tradeoffs": tradeoffs}
 """Figures of one question each: drawn where a study names them, not part of `all`."""
 FIGURES = PAPER | LAWS | GENERAL
 """By name, in the order of the page."""
 HEADINGS = {name: name.replace("figure", "Figure ") + " of the paper" for name in PAPER} | {
     "extrapolation": "The limit",
+    "tradeoffs": "Spending compute",
     "learning": "Learning curves",
     "modes": "Modes",
     "ignition": "Ignition times",

@@ -69,6 +69,11 @@ class Study:
         return read_table(self.path, "extrapolation")
 
     @cached_property
+    def tradeoffs(self) -> pd.DataFrame:
+        """Exponents of compute-optimal splits between modes and time."""
+        return read_table(self.path, "tradeoffs")
+
+    @cached_property
     def claims(self) -> pd.DataFrame:
         """Statements of the paper with the value measured here."""
         return read_table(self.path, "claims")
