@@ -276,7 +276,7 @@ def fit(
     if as_json:
         show_json(stage.document(file, found))
     else:
-        show_fit(stage.rows(found), [*stage.reasons(found), *stage.events(found)])
+        show_fit(stage.rows(found), [*stage.reasons(found), *stage.events(found), *stage.evidence(found)])
         for curve, note in stage.remarks(found):
             console.print(f"- {curve + ': ' if curve else ''}{note.message} [{note.code}]", markup=False, highlight=False, soft_wrap=True)
     if figure or not as_json:

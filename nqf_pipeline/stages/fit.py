@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nqf_pipeline.analysis.curves import Description, Note, describe, read
+from nqf_pipeline.analysis.curves.models import DECISIVE, decided
 from nqf_pipeline.errors import InputError
 
 FORMATS = (".png", ".svg")
@@ -68,6 +71,20 @@ def events(found: Sequence[Description]) -> list[str]:
 def reasons(found: Sequence[Description]) -> list[str]:
     """Why there is no exponent, curve by curve."""
     return [f"{described.curve} is not resolved: {described.reason}" for described in found if described.reason]
+
+
+def evidence(found: Sequence[Description]) -> list[str]:
+    """The models compared, curve by curve: how far each lies above the best."""
+    lines = []
+    for described in found:
+        models = described.models
+        if not models:
+            continue
+        prefix = f"{described.curve}: " if len(found) > 1 else ""
+        others = ", ".join(f"{model.model} +{model.bic:.1f}" for model in models[1:] if np.isfinite(model.bic))
+        verdict = "" if decided(models) else f" (differences below {DECISIVE:g} decide nothing)"
+        lines.append(f"{prefix}best model by BIC: {models[0].model}; {others}{verdict}")
+    return lines
 
 
 def remarks(found: Sequence[Description]) -> list[tuple[str, Note]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -14,11 +15,12 @@ from nqf_pipeline.analysis.curves.cleaning import cleaned, positive
 from nqf_pipeline.analysis.curves.columns import Series
 from nqf_pipeline.analysis.curves.epochs import Staircase, per_epoch, staircase
 from nqf_pipeline.analysis.curves.law import CONFIDENCE, Law, law
+from nqf_pipeline.analysis.curves.models import Model, compare
 from nqf_pipeline.analysis.curves.noise import Noise, noise, noise_many
 from nqf_pipeline.analysis.curves.segments import smooth_many
 from nqf_pipeline.analysis.curves.steps import Drop, Plateau, steps
 from nqf_pipeline.analysis.curves.table import Note
-from nqf_pipeline.analysis.windows import Unresolved
+from nqf_pipeline.analysis.windows import POINTS, Unresolved
 
 FIT_BINS = 60
 """Bins over the range of a curve, for laws."""
@@ -48,6 +50,8 @@ class Description:
     plateaus: list[Plateau]
     drops: list[Drop]
     notes: list[Note] = field(default_factory=list)
+    models: list[Model] = field(default_factory=list)
+    """Laws compared in the window (where there is none, on the longest stretch that falls), best first."""
 
     @property
     def status(self) -> str:
@@ -72,6 +76,7 @@ class Description:
             "reason": self.reason,
             "plateaus": [asdict(plateau) for plateau in self.plateaus],
             "drops": [asdict(drop) for drop in self.drops],
+            "models": [asdict(model) for model in self.models],
             "notes": [asdict(note) for note in self.notes],
         }
 
@@ -85,10 +90,11 @@ def _described(curve: Series) -> Description:
     usable = positive(curve)
     spacing = _spacing(usable.time)
     notes = list(usable.notes)
+    models: list[Model] = []
 
     def result(reason: str, found: Law | None = None, plateaus: Any = (), drops: Any = ()) -> Description:
         shown = (curve.name, curve.time_name, spacing, curve.time, curve.loss)
-        return Description(*shown, found, reason, list(plateaus), list(drops), notes)
+        return Description(*shown, found, reason, list(plateaus), list(drops), notes, models)
 
     if len(usable.time) < 2:
         return result(f"too few points: {len(usable.time)} records with positive time and loss")
@@ -110,9 +116,22 @@ def _described(curve: Series) -> Description:
     try:
         if periodic:
             raise Unresolved("no power law: the loss falls in steps at epoch boundaries, which is memorised data and not a law")
-        return result("", _law(coarse, _rises(notes)), plateaus, drops)
+        found = _law(coarse, _rises(notes))
     except Unresolved as finding:
+        models += _models(coarse.part(*falling(coarse)[0]), fine, drops)
         return result(str(finding), None, plateaus, drops)
+    inside = np.flatnonzero(found.window.of(coarse.time))
+    models += _models(coarse.part(inside[0], inside[-1] + 1), fine, drops)
+    return result("", found, plateaus, drops)
+
+
+def _models(stretch: Binned, fine: Binned, drops: Sequence[Drop]) -> list[Model]:
+    """Compared in fine bins where there are drops, which coarse ones blur."""
+    own = [drop for drop in drops if drop.kind != "epoch_boundary"]
+    if own:
+        inside = np.flatnonzero((fine.x >= stretch.x[0] - 1e-9) & (fine.x <= stretch.x[-1] + 1e-9))
+        stretch = fine.part(inside[0], inside[-1] + 1)
+    return compare(stretch, own) if len(stretch.x) >= POINTS else []
 
 
 def fine_bins(time: Float[np.ndarray, "records"], loss: Float[np.ndarray, "records"], rough: Noise) -> Binned:
