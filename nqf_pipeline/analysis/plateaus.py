@@ -46,6 +46,8 @@ def plateau_rows(dataset: xr.Dataset, coordinates: pd.DataFrame, rho: float = FR
             "t_measured": ignitions[source].step,
             "t_uncertainty": ignitions[source].uncertainty,
             "t_asymptotic": predictions.get("asymptote", nothing),
+            "t_low": dataset["ignition_low"].to_numpy() if "ignition_low" in dataset else nothing,
+            "t_high": dataset["ignition_high"].to_numpy() if "ignition_high" in dataset else nothing,
             "plateau_loss": levels,
             "last_step": np.broadcast_to(ignitions[source].last_step[:, None], nothing.shape),
         }

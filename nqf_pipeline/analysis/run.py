@@ -46,7 +46,7 @@ READ = (
         "time",
         "mode_number",
     ),
-    *("theory_loss", "theory_mode", "theory_ignition", "expected_loss"),
+    *("theory_loss", "theory_mode", "theory_ignition", "ignition_low", "ignition_high", "expected_loss"),
 )
 TABLES_WRITTEN = ("exponents", "plateaus", "cells", "timings")
 Frames = dict[str, pd.DataFrame]

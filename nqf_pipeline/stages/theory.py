@@ -15,7 +15,8 @@ from nqf_pipeline.study.cells import Cell, step_grid
 from nqf_pipeline.study.draws import batch_seed, initial_weights, problem_of
 from nqf_pipeline.tasks.base import Task
 from nqf_pipeline.theory.exponents import limit_exponent, mean_loss_curve, missing_tail, spectrum
-from nqf_pipeline.theory.predict import CellInputs, predict
+from nqf_pipeline.theory.predict import CellInputs, Prediction, predict
+from nqf_pipeline.theory.quantiles import ignition_spread
 
 
 def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
@@ -38,6 +39,10 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
             "theory_loss": (("tier", *CURVE), field("loss", (records,))),
             "theory_mode": (("tier", *MODES), field("mode", (records, modes))),
             "theory_ignition": (("tier", "cell", "mode"), field("ignition", (modes,))),
+            **{
+                f"ignition_{name}": (("cell", "mode"), band)
+                for name, band in zip(("low", "high"), _bands(inputs, predictions), strict=True)
+            },
             "exponent_limit": ("cell", np.array([limit_exponent(cell.task) for cell in cells])),
         },
         coords={
@@ -47,6 +52,16 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
             "standing": ("cell", np.array([p.standing for p in predictions], dtype=object)),
         },
     )
+
+
+def _bands(inputs: Sequence[CellInputs], predictions: Sequence[Prediction]) -> np.ndarray:
+    """Ends (low, high) of the 90 % band of ignition steps over draws of the weights, (2, cells, modes); NaN where no clock is closed."""
+    bands = np.full((2, len(inputs), len(inputs[0].problem.modes.target)), np.nan)
+    for i, (cell, prediction) in enumerate(zip(inputs, predictions, strict=True)):
+        if prediction.modes is not None and prediction.tiers:
+            finest = next(prediction.tiers[tier] for tier in reversed(TIERS) if tier in prediction.tiers)
+            bands[:, i] = ignition_spread(cell, prediction.regime, prediction.modes, finest.ignition).level[[0, -1]]
+    return bands
 
 
 def _expected_loss(cell: Cell) -> np.ndarray:

@@ -89,6 +89,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("t_uncertainty", "float64", "step", "interpolation error between the records around it"),
         Column("t_predicted", "float64", "step", "prediction; inf: never"),
         Column("t_asymptotic", "float64", "step", "prediction of the asymptote tier"),
+        Column("t_low", "float64", "step", "5 % quantile of the predicted ignition over draws of the weights, at these data"),
+        Column("t_high", "float64", "step", "95 % quantile of it"),
         Column("relative_error", "float64", "1", "t_measured / t_predicted - 1"),
         Column("plateau_loss", "float64", "loss", "loss on the plateau that the mode's ignition ends"),
         Column("last_step", "float64", "step", "last step with finite numbers"),

@@ -3,8 +3,8 @@
 Tiers. `asymptote`: each mode jumps from 0 to its plateau at t_k = ln(1/epsilon) / r_k, with epsilon = degrees sigma^2 the scale
 of z_k(0) (not of the weights), whatever its own seed and profile. `flow`: closed forms of gradient flow from the cell's own seeds, at
 time = the integral of the learning rate / (1 - momentum). `discrete`: the exact steps of each mode under the optimizer, or, where no
-closed regime holds, of all order parameters together (any loss, and the very batches of training). `event`: the saddle-to-saddle clock of feedforward
-layers whose features are correlated, with logistic invasions and relaxing residents, from the cell's own weights.
+closed regime holds, of all order parameters together (any loss, and the very batches of training). `event`: the saddle-to-saddle clock of
+feedforward layers whose features are correlated, with logistic invasions and relaxing residents, from the cell's own weights.
 """
 
 from __future__ import annotations
