@@ -19,6 +19,7 @@ from nqf_pipeline.errors import InputError
 from nqf_pipeline.forms.compression import Compression, compress
 from nqf_pipeline.forms.quadratic import DenseForm, Form, Order, StructureForm
 from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.models.stack import Stack
 
 Array = Any
 Layer = Callable[[Float[Array, "features samples"]], Form]
@@ -26,12 +27,15 @@ Layer = Callable[[Float[Array, "features samples"]], Form]
 
 @dataclass(frozen=True)
 class ArchitectureLayer:
-    """The quadratic form of an architecture whose structure is written in operators alone (mlp), as a layer."""
+    """The quadratic form of an architecture whose structure can be written down in a compiled program, as a layer."""
 
     architecture: Architecture
+    reads: Callable[[Array], Array] | None = None
+    """From the outputs of the layer below to this one's inputs; None: they are the inputs."""
 
     def __call__(self, inputs: Float[Array, "features samples"]) -> StructureForm:
         architecture = self.architecture
+        inputs = self.reads(inputs) if self.reads else inputs
         nothing = architecture.factors(np.zeros((architecture.unit_size, architecture.width)))
         return StructureForm.of(architecture.structure(inputs), nothing, rowwise=architecture.pairing == "rowwise")[0]
 
@@ -40,8 +44,18 @@ class ArchitectureLayer:
         return np.concatenate(self.architecture.factors(weights))
 
 
+def layers_of(stack: Stack) -> list[ArchitectureLayer]:
+    """The blocks of a stacked architecture as layers of a closure: its deep twin in (M, mu)."""
+    return [ArchitectureLayer(block, stack.handed if level else None) for level, block in enumerate(stack.blocks)]
+
+
+def units_of(stack: Stack, weights: Float[Array, "unit_size width"]) -> list[Float[Array, "rows degrees"]]:
+    """What the layers of `layers_of` are about, from the one array W."""
+    return [layer.units(part) for layer, part in zip(layers_of(stack), stack.parts(weights), strict=True)]
+
+
 @dataclass(frozen=True)
-class Stack:
+class Layers:
     """Layers from the bottom up, as one function of their order parameters."""
 
     layers: tuple[Layer, ...]
@@ -63,7 +77,7 @@ def deep_closure(
     if len(layers) != len(weights):
         raise InputError(f"deep_closure: {len(layers)} layers and weights for {len(weights)}; give one array of weights a layer")
     start, widths = tuple(Order.of(part) for part in weights), tuple(part.shape[1] for part in weights)
-    return Closure(Objective(Stack(tuple(layers)), _take, loss), inputs, targets, start, widths)
+    return Closure(Objective(Layers(tuple(layers)), _take, loss), inputs, targets, start, widths)
 
 
 @dataclass(frozen=True)
@@ -86,7 +100,7 @@ def compress_layers(closure: Closure, weights: Sequence[Float[Array, "unit_size 
     and only a span of all unit_size directions is sure to hold it: unit_size + 1 units. Learning rates and decays are per layer.
     """
     stack = closure.objective.outputs
-    assert isinstance(stack, Stack)  # made by `deep_closure`
+    assert isinstance(stack, Layers)  # made by `deep_closure`
     parts: list[Compression] = []
     inputs = np.asarray(closure.data)
     for layer, part in zip(stack.layers, weights, strict=True):

@@ -85,7 +85,7 @@ def data_of(architecture: Architecture, problem: Problem, *, samples_needed: boo
     The twin reads test samples where moments do not tell: other losses than squared error, and accuracy.
     `fresh` is for batches that are drawn anew.
     """
-    tested = problem.labels is not None or problem.loss != "squared_error"
+    tested = problem.labels is not None or problem.loss != "squared_error" or architecture.layered
     test_structure = architecture.structure(problem.test_inputs) if tested else None
     probe = kernel_probe(problem.structure)
     nothing = np.zeros((0,))

@@ -11,6 +11,7 @@ import numpy as np
 from nqf_pipeline.forms.modes import MODE_BASES
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.forms.structure import STRUCTURES
+from nqf_pipeline.models.stack import StackStructure
 from nqf_pipeline.tasks.base import Population
 
 
@@ -18,6 +19,7 @@ def _register() -> None:
     for cls in (*STRUCTURES, *MODE_BASES):
         jax.tree_util.register_dataclass(cls, data_fields=[f.name for f in fields(cls)], meta_fields=[])
     jax.tree_util.register_dataclass(Moments, data_fields=["operator", "optimum", "floor"], meta_fields=["kind"])
+    jax.tree_util.register_dataclass(StackStructure, data_fields=["offset", "inputs"], meta_fields=["architecture"])
     jax.tree_util.register_dataclass(Population, data_fields=["teacher"], meta_fields=["architecture", "planted"])
 
 

@@ -74,7 +74,12 @@ class Program:
     @property
     def reads_moments(self) -> bool:
         """Whether second moments tell the twin its gradient."""
-        return self.loss == "squared_error" and self.batch_size is None
+        return self.has_moments and self.batch_size is None
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether second moments tell the twin its loss: squared error of outputs that are linear in one order parameter."""
+        return self.loss == "squared_error" and not self.architecture.layered
 
     @property
     def reads_samples(self) -> bool:
@@ -152,7 +157,7 @@ class Program:
         return LOSSES[self.loss](outputs, targets)
 
     def _twin_loss(self, split: Split, order: Array) -> Float[Array, ""]:
-        if self.loss == "squared_error":
+        if self.has_moments:
             return split.moments.loss(order)
         return self._loss(_twin_outputs(split, order), split.targets)
 

@@ -8,12 +8,12 @@ parameter is z_k = |p_k|^2 with p_k the mode's vector in unit space: Z^T v_k for
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from nqf_pipeline.forms.structure import namespace
+from nqf_pipeline.forms.structure import Structure, namespace
 
 Array = Any
 
@@ -103,5 +103,31 @@ class SampleBasis(CoordinateBasis):
         return self.readers @ order / self.target
 
 
-ModeBasis = SingularBasis | CoordinateBasis
-MODE_BASES = (SingularBasis, VisibleBasis, CoordinateBasis, SampleBasis)
+@dataclass(frozen=True)
+class TargetBasis:
+    """The target itself as the only mode, where outputs are not linear in an order parameter (several layers).
+
+    Its strength is the share of the target in the outputs of the quadratic forms, <f - f(0), y - f(0)> / |y - f(0)|^2, 1 when learnt.
+    """
+
+    structure: Structure
+    goal: Float[Array, "outputs samples"]
+
+    @property
+    def number(self) -> Int[Array, "1"]:
+        return np.ones(1, int)
+
+    @property
+    def target(self) -> Float[Array, "1"]:
+        """Root mean square of the target."""
+        return np.sqrt(np.sum(self.goal**2) / self.goal.shape[-1])[None]
+
+    def strength(self, order: Array) -> Float[Array, "1"]:
+        return ((self.structure.apply(order) * self.goal).sum() / (self.goal**2).sum())[None]
+
+    def vectors(self, factors: tuple[Array, ...]) -> NoReturn:
+        raise TypeError("no vector in unit space carries the target of several layers")
+
+
+ModeBasis = SingularBasis | CoordinateBasis | TargetBasis
+MODE_BASES = (SingularBasis, VisibleBasis, CoordinateBasis, SampleBasis, TargetBasis)

@@ -45,6 +45,12 @@ class Moments:
         floor = np.asarray(max(square - float(np.sum(linear * optimum)), 0.0))
         return cls(kind, operator, optimum, floor)
 
+    @classmethod
+    def absent(cls) -> Moments:
+        """Of outputs that are not linear in an order parameter: nothing is known, not even a floor."""
+        nothing = np.zeros(0)
+        return cls("diagonal", nothing, nothing, np.asarray(np.nan))
+
     def act(self, order: Array) -> Array:
         """K G."""
         if self.kind == "left":

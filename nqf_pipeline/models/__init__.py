@@ -10,6 +10,8 @@ from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.models.bilinear import BilinearSequence, MatrixCompletion, TiedAttention, WordContext
 from nqf_pipeline.models.cnn import CNN
 from nqf_pipeline.models.custom import Custom
+from nqf_pipeline.models.deep_attention import DeepAttention
+from nqf_pipeline.models.deep_mlp import DeepMLP
 from nqf_pipeline.models.diagonal import Diagonal, DiagonalProduct
 from nqf_pipeline.models.fourier_mlp import FourierMLP
 from nqf_pipeline.models.mixture_of_experts import MixtureOfExperts
@@ -37,6 +39,8 @@ AnyArchitecture = Annotated[
     | TiedAttention
     | BilinearSequence
     | Augmentation
+    | DeepMLP
+    | DeepAttention
     | Custom,
     Field(discriminator="kind"),
 ]
@@ -61,6 +65,8 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
         TiedAttention,
         BilinearSequence,
         Augmentation,
+        DeepMLP,
+        DeepAttention,
         Custom,
     )
 }
@@ -74,6 +80,8 @@ __all__ = [
     "Augmentation",
     "BilinearSequence",
     "Custom",
+    "DeepAttention",
+    "DeepMLP",
     "Diagonal",
     "DiagonalProduct",
     "FourierMLP",

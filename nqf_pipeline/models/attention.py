@@ -31,3 +31,15 @@ def attended(
 ) -> Float[Array, "heads dimension samples"]:
     """The attention-weighted mean token of every head."""
     return jax.numpy.einsum("hnm,anm->ham", weights, tokens)
+
+
+def self_attended(
+    keys: Float[Array, "dimension key_size heads"],
+    queries: Float[Array, "dimension key_size heads"],
+    tokens: Float[Array, "dimension tokens samples"],
+) -> Float[Array, "heads dimension tokens samples"]:
+    """The attention-weighted mean token of every head, asked by every token."""
+    folded = jax.numpy.einsum("akh,bkh->hab", keys, queries) / keys.shape[1] ** 0.5
+    asked = jax.numpy.einsum("hab,bqm->haqm", folded, tokens)
+    weights = jax.nn.softmax(jax.numpy.einsum("haqm,anm->hnqm", asked, tokens), axis=1)
+    return jax.numpy.einsum("hnqm,anm->haqm", weights, tokens)

@@ -46,6 +46,8 @@ class Architecture(BaseModel):
     gaussian_inputs: ClassVar[bool] = True
     """`draw_inputs` is standard normal; otherwise inputs have a form of their own (one-hot), which no linear map keeps."""
 
+    layered: ClassVar[bool] = False
+    """Several layers with a quadratic form each (see `models.stack`): the outputs are not linear in one order parameter."""
     streams: ClassVar[bool] = True
     """`structure` can be written down inside a compiled program, so that every training step may draw new samples."""
 
@@ -90,6 +92,11 @@ class Architecture(BaseModel):
     def degrees(self) -> int:
         """Columns of the factors: units times degeneracy (degrees of freedom of z_k(0) / sigma^2)."""
         return self.width * self.degeneracy
+
+    @property
+    def drawn_as(self) -> Architecture:
+        """The architecture whose initial weights this one takes: itself, unless a field concerns its twin only."""
+        return self
 
     @property
     def fingerprint(self) -> str:

@@ -18,6 +18,7 @@ from nqf_pipeline.forms.taylor import quadratic_form
 from nqf_pipeline.forms.verdict import judge
 from nqf_pipeline.forms.width import width_scaling
 from nqf_pipeline.models import ARCHITECTURES, Architecture, own
+from nqf_pipeline.models.stack import Stack
 from nqf_pipeline.study.spelling import no_such
 
 WIDTH = 8
@@ -103,13 +104,17 @@ def input_shape(text: str) -> tuple[int, ...]:
 
 
 def closed_form_error(architecture: Architecture, x: Any) -> float:
-    """Largest difference of the closed-form structure from the Taylor expansion of the network itself, relative to its largest output."""
+    """Largest difference of the closed-form structure from the Taylor expansion of the network itself, relative to its largest output.
+
+    In several layers each is expanded by itself: the whole map has no term of second order.
+    """
     rng = np.random.default_rng(SEED)
     weights = rng.standard_normal((architecture.unit_size, architecture.width))
     structure = architecture.structure(x)
     closed = structure.offset + structure.apply(architecture.order(weights))
     with foreign(f"architecture {architecture.name}"):
-        expanded = np.asarray(jax.jit(quadratic_form(architecture.network))(weights, architecture.encode(x)))
+        expand = architecture.expanded if isinstance(architecture, Stack) else quadratic_form(architecture.network)
+        expanded = np.asarray(jax.jit(expand)(weights, architecture.encode(x)))
     return float(np.abs(closed - expanded).max() / np.abs(expanded).max())
 
 

@@ -106,7 +106,7 @@ class Cell(BaseModel):
         the kind of architecture and its input shape, so that one data set serves every width.
         """
         keys: dict[Purpose, Any] = {
-            "init": [self.architecture, self.seed],
+            "init": [self.architecture.drawn_as, self.seed],
             "data": self._data_key(),
             "batches": [self._data_key(), self.optimizer.batch_size, self.seed],
             "noise": [self, self.seed],

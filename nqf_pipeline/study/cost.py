@@ -11,7 +11,7 @@ from heapq import heapreplace
 
 import numpy as np
 
-from nqf_pipeline.models import CNN, MatrixSensing, MixtureOfExperts, MultiHead, PSDSensing, QueryKey, SingleHead
+from nqf_pipeline.models import CNN, DeepAttention, MatrixSensing, MixtureOfExperts, MultiHead, PSDSensing, QueryKey, SingleHead
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.shards import Shard
@@ -67,6 +67,10 @@ def multiply_adds(architecture: Architecture) -> float:
             unit = size + (size * size + size * tokens + outputs * tokens) / architecture.width
         case MatrixSensing() | PSDSensing():
             unit = np.prod(architecture.input_shape) / architecture.width
+        case DeepAttention(tokens=tokens, dimension=size):
+            below, top = architecture.blocks[:-1], architecture.blocks[-1]
+            inner = sum(size * size + 2 * size * tokens + block.outputs * size for block in below)
+            unit = tokens * inner + multiply_adds(top) / architecture.width
         case _:
             unit = architecture.unit_size
     return float(unit * architecture.width)

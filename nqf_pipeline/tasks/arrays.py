@@ -10,6 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from nqf_pipeline.forms.losses import Labels, LossName, driving_targets
+from nqf_pipeline.forms.modes import ModeBasis, TargetBasis
+from nqf_pipeline.forms.moments import Moments
+from nqf_pipeline.forms.structure import Structure
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem, TaskError
 from nqf_pipeline.tasks.correlation import correlation_modes
@@ -73,8 +76,9 @@ def labelled_problem(
 ) -> Problem:
     """The problem of given (inputs, targets), both samples last; `source` names the data in messages."""
     structure, test_structure = architecture.structure(train[0]), architecture.structure(test[0])
-    moments = structure.moments(driving_targets(loss, structure.offset, train[1]))
-    basis = correlation_modes(architecture, moments, modes)
+    driving = driving_targets(loss, structure.offset, train[1])
+    moments = structure.moments(driving)
+    basis = _modes(architecture, structure, moments, driving, modes)
     if not len(basis.target):
         raise TaskError(
             f"{source}: the structure of {architecture.name} explains no variance of the targets that it could learn from small weights, "
@@ -93,6 +97,12 @@ def labelled_problem(
         loss=loss,
         labels=labels,
     )
+
+
+def _modes(architecture: Architecture, structure: Structure, moments: Moments, targets: Array, count: int) -> ModeBasis:
+    if architecture.layered:
+        return TargetBasis(structure, targets - structure.offset)
+    return correlation_modes(architecture, moments, count)
 
 
 def _features_first(x: Float[Array, "samples *shape"], architecture: Architecture) -> Float[Array, "*input_shape samples"]:

@@ -75,6 +75,11 @@ class Teacher(Task):
         return self.inputs == "gaussian" and self.label_noise == 0 and architecture.gaussian_inputs
 
     def check(self, architecture: Architecture) -> None:
+        if architecture.layered:
+            raise TaskError(
+                f"task teacher plants the modes of one quadratic form, and {architecture.name} has one in every layer; use task "
+                "teacher_network, digits or file"
+            )
         structure = architecture.structure(np.zeros((*architecture.input_shape, 1)))
         room = rank_limit(structure)
         if len(self.strengths) > room:

@@ -21,10 +21,10 @@ def stability(architecture: Architecture, problem: Problem, optimizer: Optimizer
     """(learning_rate times the largest curvature at the optimum, the bound it must stay below).
 
     The bound is 2 for gradient descent (minibatches included) and 2 (1 + momentum) for Polyak momentum. Where one logistic mode rules,
-    the curvature is its rate r. Adam rescales each coordinate, and logistic losses have no optimum at
-    finite weights, so no bound is known: (nan, inf).
+    the curvature is its rate r. Adam rescales each coordinate, logistic losses have no optimum at finite
+    weights, and layers that read each other none in closed form: there no bound is known, (nan, inf).
     """
-    if not optimizer.in_linear_span or problem.loss != "squared_error":
+    if not optimizer.in_linear_span or problem.loss != "squared_error" or architecture.layered:
         return float("nan"), float("inf")
     return optimizer.learning_rate * largest_curvature(architecture, problem.moments), 2 * (1 + optimizer.momentum)
 

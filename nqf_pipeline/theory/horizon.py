@@ -43,6 +43,10 @@ def horizon(
     `mode` is the number of the last mode asked for. By default all watched modes, but in an ensemble of entries no longer than until
     the first 30 % of all have ignited. Modes that never ignite (negative rates, more modes than degrees of freedom) are not waited for.
     """
+    if architecture.layered:
+        raise TheoryError(
+            f"{architecture.name}: layers that read each other have no predicted ignition, so the horizon is unknown. Give `steps`."
+        )
     steps = (ignition_steps if optimizer.in_linear_span else adam_steps)(architecture, problem, optimizer, sigma)
     if mode is not None:
         steps = steps[:mode]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from nqf_pipeline.forms.modes import CoordinateBasis
+from nqf_pipeline.forms.modes import CoordinateBasis, TargetBasis
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
 from nqf_pipeline.theory.growth import flow_rate
@@ -32,6 +32,7 @@ def interacting_modes(architecture: Architecture, problem: Problem) -> Interacti
         # A negative target of two factors is learnt by the antisymmetric pair: the same law with the sign of G reversed.
         sign = np.ones(len(moments.linear)) if architecture.positive else np.sign(moments.linear)
         return per_drive * sign * moments.linear, per_pair * sign[:, None] * operator * sign, sum(shares) / len(shares)
+    assert not isinstance(basis, TargetBasis)  # several layers have no modes of one order parameter
     sides = [_completed(basis.left)] if architecture.positive else [basis.left, basis.right]
     modes = np.einsum("ak,bk->kab", sides[0], sides[-1])
     images = np.array([moments.act(mode) for mode in modes])

@@ -80,6 +80,9 @@ def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer, w
     `weights` are the initial ones: Theorem 16 asks for a start along its projectors. `steps` is how far the cell is to be predicted: the
     closure in M has a price, clocks have none.
     """
+    if architecture.layered:
+        reason = f"{architecture.name} has a quadratic form in every layer, whose inputs move as the layers below learn; integrate the twin"
+        return Regime("weights", "outside", reason, {})
     checks = measure(architecture, problem, optimizer)
     outside = _outside(architecture, optimizer)
     found = candidates(architecture, problem, weights) if checks["squared_error"] else []

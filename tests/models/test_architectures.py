@@ -266,7 +266,7 @@ def test_registry_is_the_union() -> None:
     assert list(ARCHITECTURES) == [
         "mlp", "cnn", "query_key", "multi_head", "mixture_of_experts", "phase_retrieval", "diagonal", "fourier_mlp",
         "single_head", "diagonal_product", "psd_sensing", "matrix_sensing", "matrix_completion", "word_context", "tied_attention",
-        "bilinear_sequence", "augmentation", "custom",
+        "bilinear_sequence", "augmentation", "deep_mlp", "deep_attention", "custom",
     ]  # fmt: skip
 
 
