@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -55,15 +57,22 @@ class Twin:
         return (weights,) if len(full) == 1 else (weights[: len(full[0])], weights[len(full[0]) :])
 
     def order(self, weights: Array) -> Array:
-        """G at the network's width."""
+        """G at the network's width; of several layers one each."""
+        if self.architecture.layered:
+            return self.architecture.order(weights)
         combined = self.architecture.combine(self.factors(weights))
         return self.ratio * combined if self.compressed else combined
 
     def mode_vectors(self, weights: Array, basis: ModeBasis) -> Float[Array, "modes columns"]:
         """p_k with |p_k|^2 as at the network's width."""
+        if self.architecture.layered:
+            return self.architecture.mode_vectors(weights, basis)
         vectors = basis.vectors(self.factors(weights))
         return np.sqrt(self.ratio).item() * vectors if self.compressed else vectors
 
     def kernel(self, probe: Structure, weights: Array) -> Float[Array, "outputs samples outputs samples"]:
         """The tangent kernel at these samples, up to a constant."""
+        if self.architecture.layered:
+            slopes = jax.jacrev(lambda at: probe.apply(self.architecture.order(at)))(weights).reshape(*probe.offset.shape, -1)
+            return jnp.tensordot(slopes, slopes, axes=((2,), (2,)))
         return factor_kernel(probe, self.factors(weights), rowwise=self.architecture.pairing == "rowwise")

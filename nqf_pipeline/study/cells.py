@@ -161,6 +161,8 @@ def incompressible(architecture: Architecture, optimizer: Optimizer) -> str:
     """Why a twin cannot be compressed; empty where it can."""
     if not optimizer.in_linear_span:
         return f"{optimizer.kind} steps by the size of every single weight, which another width changes"
+    if architecture.layered:
+        return f"the layers of {architecture.name} share one width, and each would need its own"
     if architecture.degrees <= architecture.compressed_width:
         return f"{architecture.name} has {architecture.degrees} columns and needs {architecture.compressed_width}"
     return ""

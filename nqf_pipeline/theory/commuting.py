@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse.csgraph import connected_components
 
-from nqf_pipeline.forms.modes import CoordinateBasis, SampleBasis
+from nqf_pipeline.forms.modes import CoordinateBasis, SampleBasis, TargetBasis
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
 
@@ -63,7 +63,7 @@ class Entries:
             read = np.zeros((len(basis.index), len(self.linear)))
             read[np.arange(len(read)), basis.index] = 1.0
             return read / basis.target[:, None], read
-        assert not isinstance(basis, CoordinateBasis)
+        assert not isinstance(basis, CoordinateBasis | TargetBasis)
         return basis.left.T @ self.axes[0] / basis.target[:, None], basis.right.T @ self.axes[1]
 
     @property
