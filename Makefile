@@ -28,7 +28,7 @@ if [ ! -x $(1)/bin/python ]; then \
 fi
 endef
 
-.PHONY: help env run report claims docs test test-faults test-cluster lint bench lock clean
+.PHONY: help env run report claims docs models test test-faults test-cluster lint bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ docs: env ## regenerate the generated files (schema, config/README.md, data dict
 
 calibration: env ## fits and plateaus on fresh curves of known truth: docs/calibration.md
 	@$(ACTIVATE) python -m nqf_pipeline.analysis.calibration $(ARGS)
+
+models: env ## docs/models.md: every model and violator checked, compression, orders beyond the second
+	@$(ACTIVATE) python -m benchmarks.models
 
 test: env ## all tests but fault injection and the cluster
 	@$(ACTIVATE) pytest -m "not cluster and not faults" $(ARGS)

@@ -87,10 +87,10 @@ def descent(
     module: Module,
     loss: Callable[[Array], Array],
     weights: Float[Array, "unit_size width"],
-    blocks: tuple[slice, ...],
+    blocks: tuple[Any, ...],
     order: int = QUARTIC,
 ) -> Descent:
-    """The fall of the loss at these weights by order and block; `blocks` are slices of rows that cover W without overlap."""
+    """The fall of the loss at these weights by order and block; `blocks` are slices or indices of rows that cover W without overlap."""
     outputs, back = jax.vjp(module, weights)
     slope = jax.grad(loss)(outputs)
     (gradient,) = back(slope)
