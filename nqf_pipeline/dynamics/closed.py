@@ -43,8 +43,8 @@ def logistic_time(
     """
     goal, rate, saturation, seed = _floats(goal, rate, saturation, seed)
     below = seed < goal
-    reached = below & (seed > 0) & (rate > saturation * goal)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        reached = below & (seed > 0) & (rate > saturation * goal)
         logit = np.log(goal / seed) + np.log1p(saturation * (goal - seed) / (rate - saturation * goal))
         time = np.where(reached, logit, np.inf) / np.where(reached, rate, 1)
     return np.where(below, time, np.zeros_like(time))

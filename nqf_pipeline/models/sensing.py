@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from nqf_pipeline.errors import InputError
 from nqf_pipeline.forms.structure import SensingStructure, SymmetricSensingStructure, namespace
 from nqf_pipeline.models.base import Architecture
 
@@ -54,6 +55,12 @@ class PSDSensing(Sensing):
 
     kind: Literal["psd_sensing"] = "psd_sensing"
     rows: int = Field(default=20, ge=1, description="rows and columns of the matrix")
+    start: Literal["gaussian", "orthonormal"] = Field(
+        default="gaussian",
+        description="initial weights: standard normal, or random orthonormal rows of length sqrt(width), so that W W^T starts as epsilon "
+        "times the identity (needs width >= rows)",
+        json_schema_extra={"absent": "gaussian"},
+    )
 
     @property
     def unit_size(self) -> int:
@@ -62,6 +69,21 @@ class PSDSensing(Sensing):
     @property
     def input_shape(self) -> tuple[int, ...]:
         return (self.rows, self.rows)
+
+    @property
+    def gaussian_start(self) -> bool:
+        return self.start == "gaussian"
+
+    def check(self) -> None:
+        if self.start == "orthonormal" and self.width < self.rows:
+            raise InputError(
+                f"psd_sensing, start: {self.rows} orthonormal rows do not fit into width {self.width}; "
+                f"set width to at least {self.rows}, or use start: gaussian"
+            )
+
+    def initial(self, rng: np.random.Generator) -> Float[np.ndarray, "unit_size width"]:
+        draw = super().initial(rng)
+        return draw if self.gaussian_start else np.sqrt(self.width) * np.linalg.qr(draw.T)[0].T
 
     def encode(self, inputs: Float[Array, "rows rows samples"]) -> Float[Array, "rows rows samples"]:
         """Sym(S)."""

@@ -20,6 +20,7 @@ from nqf_pipeline.report.paper.figure2 import figure2
 from nqf_pipeline.report.paper.figure3 import figure3
 from nqf_pipeline.report.paper.figure4 import figure4
 from nqf_pipeline.report.paper.figure5 import figure5
+from nqf_pipeline.report.regimes import regimes
 from nqf_pipeline.report.run import run
 from nqf_pipeline.report.spectra import spectra
 from nqf_pipeline.report.style import theme
@@ -49,7 +50,7 @@ GENERAL: dict[str, Draw] = {
     "run": run,
 }
 """What `all` stands for: figures that any study may fill."""
-LAWS: dict[str, Draw] = {"extrapolation": extrapolation, "tradeoffs": tradeoffs}
+LAWS: dict[str, Draw] = {"regimes": regimes, "extrapolation": extrapolation, "tradeoffs": tradeoffs}
 """Figures of one question each: drawn where a study names them, not part of `all`."""
 FIGURES = PAPER | LAWS | GENERAL
 """By name, in the order of the page."""
@@ -67,6 +68,7 @@ HEADINGS = {name: name.replace("figure", "Figure ") + " of the paper" for name i
     "fourier": "Fourier target",
     "digits": "Handwritten digits",
     "spectra": "Spectra",
+    "regimes": "Solvable regimes",
     "run": "What ran",
 }
 

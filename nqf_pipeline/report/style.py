@@ -56,6 +56,7 @@ _NAMES = {
     "momentum": "momentum",
     "adam": "Adam",
     "feature_power_law": "power-law features",
+    "sensing_ensemble": "sensing ensemble",
     "sample_power_law": "power-law samples",
     "teacher": "teacher",
     "digits": "digits",

@@ -101,6 +101,7 @@ class CellForecast:
             "standing": self.prediction.standing,
             "reason": self.prediction.reason,
             "way_out": way_out(self.cell, self.prediction) if not self.tier or (self.clock_error or 0) > TRUSTED else "",
+            "timing_error": self.prediction.regime.timing_error,
             "tier": self.tier,
             "clock_error": self.clock_error,
             **self._sudden(),

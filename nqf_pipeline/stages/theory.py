@@ -43,6 +43,7 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
                 f"ignition_{name}": (("cell", "mode"), band)
                 for name, band in zip(("low", "high"), _bands(inputs, predictions), strict=True)
             },
+            "timing_error": ("cell", np.array([p.regime.timing_error for p in predictions])),
             "exponent_limit": ("cell", np.array([limit_exponent(cell.task) for cell in cells])),
         },
         coords={

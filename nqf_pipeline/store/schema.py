@@ -152,6 +152,7 @@ VARIABLES: tuple[Entry, ...] = (
         PREDICTED | _kinds("store"),
     ),
     Entry("loss_floor", ("cell",), "float64", "loss", "loss that no quadratic form goes below; NaN unless squared error", _kinds(), ANY),
+    Entry("timing_error", ("cell",), "float64", "1", "error of ignition times that the regime's defect lets expect", _kinds(), ANY),
     Entry("exponent_limit", ("cell",), "float64", "1", "scaling exponent for epsilon -> 0 and infinitely many modes", _kinds(), ANY),
 )
 
@@ -170,7 +171,7 @@ COORDINATES: tuple[Entry, ...] = (
 )
 """Named coordinates. Every further quantity that a study sweeps is one more coordinate on `cell` (string, integer or float)."""
 
-SCALARS = ("status", "diverged_step", "loss_floor", "exponent_limit")
+SCALARS = ("status", "diverged_step", "loss_floor", "exponent_limit", "timing_error")
 """Variables of one number a cell: coordinates in memory, so that a selection of cells keeps them."""
 ENTRIES: dict[str, Entry] = {entry.name: entry for entry in (*COORDINATES, *VARIABLES)}
 

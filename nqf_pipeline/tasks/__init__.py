@@ -12,6 +12,7 @@ from nqf_pipeline.tasks.file import File
 from nqf_pipeline.tasks.fourier import Fourier, RawFourier
 from nqf_pipeline.tasks.orthogonal import OrthogonalFeatures, OrthogonalSamples
 from nqf_pipeline.tasks.power_law import FeaturePowerLaw, SamplePowerLaw
+from nqf_pipeline.tasks.sensing_ensemble import SensingEnsemble
 from nqf_pipeline.tasks.teacher import Teacher
 from nqf_pipeline.tasks.teacher_network import TeacherNetwork
 
@@ -25,7 +26,8 @@ AnyTask = Annotated[
     | RawFourier
     | Digits
     | File
-    | TeacherNetwork,
+    | TeacherNetwork
+    | SensingEnsemble,
     Field(discriminator="kind"),
 ]
 
@@ -42,6 +44,7 @@ TASKS: dict[str, type[Task]] = {
         Digits,
         File,
         TeacherNetwork,
+        SensingEnsemble,
     )
 }
 
@@ -57,6 +60,7 @@ __all__ = [
     "Problem",
     "RawFourier",
     "SamplePowerLaw",
+    "SensingEnsemble",
     "Task",
     "TaskError",
     "Teacher",

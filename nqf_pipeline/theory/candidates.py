@@ -38,20 +38,18 @@ NEARLY_WHITE = 0.35
 (20 inputs, width 64, sigma 1e-3) ignite within 0.4 % of it (median; worst 3 %) at 0.31, 1.7 % (9 %) at 0.45; at 0.7 modes are missed."""
 NEARLY_DIAGONAL = 0.05
 """Off-diagonal share of K (Frobenius) up to which entries are still treated as independent, as conditional."""
-NEARLY_GROUPED = 0.05
-NEARLY_ISOTROPIC = 0.15
-NEARLY_COMMUTING = 0.05
-NEARLY_PROJECTED = 0.05
+NEARLY_GROUPED, NEARLY_ISOTROPIC, NEARLY_COMMUTING, NEARLY_PROJECTED = 0.1, 0.1, 0.02, 0.3
+"""Defects up to which 9 of 10 ignition times stay within 5 % (disturbed sensing ensembles, sigma 1e-3, 8 seeds)."""
 GROWTH: dict[str, float] = {
-    "orthogonal_features": 1.0,
-    "proportional_samples": 1.0,
-    "orthogonal_samples": 1.0,
-    "whitened_feedforward": 0.03,
-    "isotropic": 1.0,
-    "general": 1.0,
-    "lotka_volterra": 1.0,
+    "orthogonal_features": 0.8,
+    "proportional_samples": 0.1,
+    "orthogonal_samples": 0.35,
+    "whitened_feedforward": 0.05,
+    "isotropic": 0.8,
+    "general": 0.25,
+    "lotka_volterra": 2.4,
 }
-"""Relative error of ignition times per unit of defect."""
+"""Relative error of ignition times per unit of defect that 9 of 10 times keep below, in the same ensembles (medians are 0.005 to 0.6)."""
 MOST_PROJECTED, MOST_GROUPED = 40, 2000
 """Rows of M, and entries, up to which projectors and shared samples are looked for."""
 

@@ -173,6 +173,8 @@ def group_system(architecture: Architecture, problem: Problem, weights: Array) -
     entries = _entries(architecture, problem)
     groups = groups_of(entries)
     lists = [np.flatnonzero(groups.label == group) for group in range(groups.count)]
+    # What no sample sees keeps its weights, and shows where modes are watched in another basis.
+    lists += [np.array([unseen]) for unseen in np.flatnonzero(groups.label < 0)]
     size = max(len(members) for members in lists)
     # Groups smaller than the largest are filled up with empty members.
     entry = np.array([np.pad(members, (0, size - len(members)), constant_values=-1) for members in lists])
@@ -181,7 +183,7 @@ def group_system(architecture: Architecture, problem: Problem, weights: Array) -
     drive = (share * entries.linear[entry]).sum(-1, keepdims=True)
     square = (share**2).sum(-1, keepdims=True)
     coupling = np.sqrt(per_pair) * share
-    rate = per_drive * share * drive / square
+    rate = per_drive * share * drive / np.where(square > 0, square, 1.0)
     rest = max(float(entries.rest), 0.0)
     if not architecture.positive:
         entry, rate, coupling = (np.concatenate([side, sign * side], -1) for side, sign in ((entry, 1), (rate, -1), (coupling, -1)))
@@ -263,7 +265,10 @@ def _signs(entry: Int[Array, "groups members"]) -> Float[Array, "groups members"
 
 
 def _slaved(left: Array, right: Array, vectors: Array, entry: Array) -> Float[Array, "watched modes modes"] | None:
-    """Readers of products of different entries; None where the watched modes are the common basis itself."""
+    """Readers of products of different entries; None where the watched modes are the common basis itself.
+
+    Amplitudes keep their sign in gradient flow; a step so long that one crosses zero (momentum, dying modes) is not followed here.
+    """
     flat = vectors.reshape(-1, vectors.shape[-1])
     size = np.linalg.norm(flat, axis=-1, keepdims=True)
     unit = flat / np.where(size > 0, size, 1.0)

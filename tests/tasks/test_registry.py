@@ -16,7 +16,7 @@ def test_registry_is_the_union() -> None:
     adapter = TypeAdapter(AnyTask)
     assert list(TASKS) == [
         *("teacher", "feature_power_law", "sample_power_law", "orthogonal_features", "orthogonal_samples"),
-        *("fourier", "fourier_raw", "digits", "file", "teacher_network"),
+        *("fourier", "fourier_raw", "digits", "file", "teacher_network", "sensing_ensemble"),
     ]
     for kind, cls in TASKS.items():
         given = {"path": "data.npz"} if kind == "file" else {}

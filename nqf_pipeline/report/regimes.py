@@ -1,0 +1,96 @@
+"""How far ignition stays from its prediction in each regime: nowhere, where the theorem's condition holds exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
+from nqf_pipeline.report.data import Findings
+from nqf_pipeline.report.style import INK, MUTED, TIER_NAMES, shades
+from nqf_pipeline.store.schema import TIERS
+from nqf_pipeline.study.config import ReportSettings
+
+ORDER = {
+    "proportional_samples": "proportional samples\n(Theorem 4)",
+    "orthogonal_samples": "orthogonal samples\n(Theorem 5)",
+    "orthogonal_features": "orthogonal features\n(Theorem 6)",
+    "isotropic": "isotropic samples\n(Theorem 7)",
+    "general": "projectors\n(Theorem 16)",
+    "lotka_volterra": "Lotka-Volterra\n(Proposition 7)",
+    "whitened_feedforward": "white layers\n(Corollary 4)",
+    "moments": "moments\n(Theorem 2)",
+    "weights": "none",
+}
+FEWEST = 2
+"""Regimes of a study from which on the figure says something."""
+SMALLEST = 1e-9
+STANDINGS = {"condition holds": ("exact", "local"), "condition holds nearly": ("conditional",)}
+
+
+def regimes(study: Findings, look: ReportSettings) -> Drawing | Omitted:
+    """Relative error of ignition against the trained quadratic form, by regime and tier; apart where conditions hold only nearly."""
+    table = _rows(study)
+    present = [name for name in ORDER if name in set(table["regime"])] if len(table) else []
+    if len(present) < FEWEST:
+        return Omitted(f"fewer than {FEWEST} regimes with predictions")
+    tiers = [tier for tier in TIERS if tier in set(table["tier"])]
+    colours = dict(zip(tiers, shades("#0173b2", len(tiers))[::-1], strict=True))
+    title = _title(table)
+    figure, axes = panels(1, 2, 0.42 * len(present) + 1.6, title, sharey=True, sharex=True)
+    for axis, (heading, standings) in zip(axes[0], STANDINGS.items(), strict=True):
+        part = table[table["standing"].isin(standings)]
+        _panel(axis, part, present, colours)
+        axis.set_title(f"{heading}: {part['cell'].nunique()} cells", fontsize=8.5)
+    axes[0, 0].set_yticks(range(len(present)), [ORDER[name] for name in present])
+    axes[0, 0].invert_yaxis()
+    handles = [Line2D([], [], color=colours[tier], marker="o", linestyle="none", markersize=4, label=TIER_NAMES[tier]) for tier in tiers]
+    handles.append(Line2D([], [], color=INK, marker="|", linestyle="none", markersize=9, label="estimate from the defect"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, handletextpad=0.2)
+    caption = (
+        "Relative error of ignition steps against the quadratic form trained from the same weights, every mode that ignites; errors below "
+        "1e-9 are drawn there. The flow's error is the step size's, the asymptote's that of finite epsilon."
+    )
+    return Drawing(figure, title, caption)
+
+
+def _title(table: pd.DataFrame) -> str:
+    """The worst error of stepped predictions where condition and quadratic form are exact."""
+    steps = table[(table["standing"] == "exact") & (table["tier"] == "discrete")]
+    if steps.empty:
+        return "No regime holds exactly here: errors are those of conditions that hold nearly, or of networks near their quadratic form"
+    worst = float(steps["relative_error"].abs().max())
+    return f"Where a condition holds exactly, its steps are those of training: {max(100 * worst, 1e-8):.0e} % at worst"
+
+
+def _rows(study: Findings) -> pd.DataFrame:
+    """Twins' matched ignitions with regime, standing and expected error of their cell."""
+    table = study.plateaus
+    if table.empty:
+        return table
+    table = table[(table["source"] == "twin") & (table["status"] == "matched")]
+    known = study.index[[name for name in ("cell", "regime", "standing", "timing_error") if name in study.index]]
+    table = table.drop(columns=[name for name in known if name != "cell" and name in table]).merge(known, on="cell")
+    return table[np.isfinite(table["relative_error"])]
+
+
+def _panel(axis: Axes, part: pd.DataFrame, present: list[str], colours: dict[str, Any]) -> None:
+    for row, name in enumerate(present):
+        here = part[part["regime"] == name]
+        for shift, (tier, colour) in enumerate(colours.items()):
+            size = here.loc[here["tier"] == tier, "relative_error"].abs().clip(lower=SMALLEST)
+            height = row + 0.5 * (shift - (len(colours) - 1) / 2) / max(len(colours), 1)
+            axis.plot(size, np.full(len(size), height), "o", color=colour, markersize=3, alpha=0.5, markeredgewidth=0)
+        if "timing_error" in here and (here["timing_error"] > 0).any():
+            estimate = here.loc[here["timing_error"] > 0, "timing_error"].unique()
+            axis.plot(estimate, np.full(len(estimate), row + 0.42), "|", color=INK, markersize=6)
+        axis.axhline(row + 0.5, color=MUTED, linewidth=0.3)
+    log_axes(axis, y=False)
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlabel("relative error of ignition")
