@@ -9,12 +9,13 @@ from nqf_pipeline.errors import InputError
 from nqf_pipeline.report.canvas import Drawing, Omitted, save
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.departure import departure
+from nqf_pipeline.report.digits import digits
 from nqf_pipeline.report.exponents import exponents
 from nqf_pipeline.report.extrapolation import extrapolation
 from nqf_pipeline.report.ignition import ignition
 from nqf_pipeline.report.kernel import kernel
 from nqf_pipeline.report.laws import fourier, power_laws
-from nqf_pipeline.report.learning import digits, learning
+from nqf_pipeline.report.learning import learning
 from nqf_pipeline.report.modes import modes
 from nqf_pipeline.report.paper.figure2 import figure2
 from nqf_pipeline.report.paper.figure3 import figure3

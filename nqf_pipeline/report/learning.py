@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, loss_label, panels, source_legend
+from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, loss_label, panels, source_legend
 from nqf_pipeline.report.data import Curves, Findings, ordered, typical, where
 from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable
 from nqf_pipeline.report.wording import listed, number, percent
@@ -143,39 +143,3 @@ def _tier_sentence(curves: Sequence[Curves]) -> str:
     if not tiers:
         return "No tier of theory predicts these losses without training."
     return f"Theory is the finest tier that applies: {listed([TIER_NAMES[tier] for tier in sorted(tiers)])}."
-
-
-def digits(study: Findings, look: ReportSettings) -> Drawing | Omitted:
-    """Real handwritten digits: does the twin still follow?"""
-    rows = study.select()
-    rows = rows[rows["task"].str.startswith("digits")]
-    if rows.empty:
-        return Omitted("no finished network on the digits")
-    rows = where(rows, sigma=shown_sigma(rows, look))
-    rows = typical(rows, ["architecture"], {"seed"})
-    architectures = ordered(rows["architecture"])
-    curves = list(study.curves(rows, *_NAMES, "network_test_loss", "twin_test_loss"))
-    title, caption = _digits_words(curves, architectures, float(rows["sigma"].iloc[0]))
-    height, width = grid_of(len(architectures), 3)
-    figure, axes = panels(height, width, 2.6, title, sharey=True)
-    for axis, architecture in zip(drop_unused(axes, len(architectures)), architectures, strict=True):
-        _panel(axis, [curve for curve in curves if curve.cell["architecture"] == architecture], look)
-        corner(axis, readable(architecture), colour_of(architecture, look.palette))
-        axis.set_xlabel("step")
-    floor(figure.axes, curves)
-    loss_label(figure, height, LOSS)
-    source_legend(figure, ["network", "twin", "theory"] if any(curve.finest("theory_loss") for curve in curves) else ["network", "twin"])
-    return Drawing(figure, title, caption)
-
-
-def _digits_words(curves: Sequence[Curves], architectures: Sequence[str], sigma: float) -> tuple[str, str]:
-    parts, gaps = [], []
-    for architecture in architectures:
-        pairs = [(c.of("network_loss"), c.of("twin_loss")) for c in curves if c.cell["architecture"] == architecture]
-        final = [(float(network[-1]), float(twin[-1])) for network, twin in pairs if network is not None and twin is not None]
-        if final:
-            network, twin = (float(np.median(side)) for side in zip(*final, strict=True))
-            parts.append(f"{readable(architecture)} {number(network)} (twin {number(twin)})")
-            gaps.append(abs(np.log(twin / network)))
-    title = f"Handwritten digits: final losses of networks and twins differ by a factor of {np.exp(max(gaps, default=0.0)):.2g} at most"
-    return title, f"Training loss at the last step, median over seeds, σ = {number(sigma)}: {'; '.join(parts)}."
