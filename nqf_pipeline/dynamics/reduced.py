@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 
 from nqf_pipeline.dynamics import pytrees
 from nqf_pipeline.dynamics.losses import LOSSES
+from nqf_pipeline.dynamics.schedules import Schedule
 from nqf_pipeline.dynamics.train import batch_index
 from nqf_pipeline.forms.losses import LossName
 from nqf_pipeline.forms.modes import ModeBasis
@@ -84,6 +85,8 @@ class March(NamedTuple):
     remembers: bool
     """Momentum: P and its momentum are carried instead of M."""
     shared_data: bool
+    schedule: Schedule | None = None
+    """None where every step takes the whole learning rate."""
 
 
 class Seen(NamedTuple):
@@ -136,13 +139,14 @@ def _march(program: March, data: Seen, start: Array, numbers: Numbers, keys: Arr
 
 
 def _lane(program: March, data: Seen, start: Array, numbers: Numbers, key: Array, steps: Array) -> tuple[Array, Array]:
-    reading, rate = program.reading, numbers.learning_rate
+    reading, schedule = program.reading, program.schedule
 
     def second(state: Any) -> Array:
         return reading.carried(state[0], start) if program.remembers else state
 
     def one_step(step: Array, state: Any) -> Any:
         slope = _slope(program, data, reading.order(second(state)), key, step)
+        rate = numbers.learning_rate if schedule is None else numbers.learning_rate * schedule.share(jnp.asarray(step))
         if program.remembers:
             propagator, velocity = state
             velocity = numbers.momentum * velocity + reading.act(slope, propagator) + numbers.weight_decay * propagator

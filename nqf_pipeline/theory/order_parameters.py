@@ -80,7 +80,7 @@ def _kind(cell: CellInputs) -> Hashable:
     """Cells with equal kinds run in one call."""
     problem, optimizer = cell.problem, cell.optimizer
     shapes = tuple(np.shape(part) for part in (problem.targets, problem.moments.operator, problem.modes.target, cell.weights))
-    program = (problem.loss, optimizer.batch_size, optimizer.momentum > 0)
+    program = (problem.loss, optimizer.batch_size, optimizer.momentum > 0, optimizer.timetable)
     return cell.architecture, shapes, program, np.asarray(cell.step_number).tobytes()
 
 
@@ -97,7 +97,7 @@ def _step(cells: list[CellInputs]) -> list[tuple[Array, Array]]:
     factors = [architecture.factors(np.asarray(cell.weights, float)) for cell in lanes]
     reading = Reading.of(factors[0], rowwise=architecture.pairing == "rowwise")
     path = march(
-        March(reading, loss, optimizer.batch_size, optimizer.momentum > 0, shared),
+        March(reading, loss, optimizer.batch_size, optimizer.momentum > 0, shared, optimizer.timetable),
         data[0] if shared else pytrees.stack(data),
         np.stack([reading.start(factor) for factor in factors]),
         Numbers(*(np.array([getattr(cell.optimizer, name) for cell in lanes]) for name in Numbers._fields)),

@@ -307,6 +307,10 @@ class Builder:
     def digits(self):
         for architecture in ("mlp", "cnn", "multi_head"):
             self.network(f"digits_{architecture}", architecture, "adam", 0.01, 0, task="digits")
+            curves = self.rows[-1].variables
+            # Learns 9 of 10; its twin follows until half of that.
+            own = 0.5 + 0.4 * (1 - curves["network_loss"] / curves["network_loss"][0])
+            curves |= {"network_test_accuracy": own, "twin_test_accuracy": np.minimum(own, 0.7)}
 
     def diverged(self):
         variables, values, _ = training_cell("diverged", "mlp", "gd", 0.2, 7, bucket="mlp_gd", status=2, diverged_step=12)

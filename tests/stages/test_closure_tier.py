@@ -36,7 +36,7 @@ LOGISTIC, SOFTMAX = Digits(samples=60, loss="logistic"), Digits(samples=60, loss
 GD, DECAY = Optimizer(learning_rate=0.02), Optimizer(learning_rate=0.02, weight_decay=0.05)
 MOMENTUM = Optimizer(kind="momentum", learning_rate=0.002, weight_decay=0.01)
 SGD = Optimizer(kind="sgd", learning_rate=0.02, batch_size=8, weight_decay=0.01)
-NOISY_MOMENTUM = Optimizer(kind="momentum", learning_rate=0.002, batch_size=8)
+NOISY_MOMENTUM = Optimizer(kind="momentum", learning_rate=0.002, batch_size=8, schedule="cosine", warmup_steps=20, decay_steps=200)
 LOTKA, ORDER = "lotka_volterra", "moments"
 CASES: dict[str, tuple[Architecture, Task, Optimizer, str, str]] = {
     "query-key, gd": (QueryKey(dimension=4, tokens=5, key_size=2, outputs=2), TEACHER, GD, ORDER, "local"),
