@@ -15,7 +15,7 @@ from nqf_pipeline.models.multi_head import MultiHead
 from nqf_pipeline.models.query_key import QueryKey
 from nqf_pipeline.tasks.arrays import Split, data_problem, standardise
 from nqf_pipeline.tasks.base import Labelled, Problem, TaskError
-from nqf_pipeline.tasks.images import fingerprint, packaged, read_images
+from nqf_pipeline.tasks.images import Images, fingerprint, packaged, read_images
 
 Array = Any
 SPLIT_SEED = 1797
@@ -65,7 +65,7 @@ class Digits(Labelled):
     def problem(self, architecture: Architecture, rng: np.random.Generator) -> Problem:
         self.check(architecture)
         train, digits, test, test_digits = self._split()
-        if isinstance(architecture, QueryKey | MultiHead):
+        if _reads_tokens(architecture):
             # Rows are tokens: the tokens axis comes second.
             train, test = train.transpose(0, 2, 1), test.transpose(0, 2, 1)
         kind: Labels = "signs" if self.labels == "parity" else "classes"
@@ -78,7 +78,8 @@ class Digits(Labelled):
         most = len(images.train) - (images.test is None)
         if self.samples > most:
             raise TaskError(f"task digits: samples = {self.samples}, but there are {len(images.train)} images; set it to {most} at most")
-        if architecture.input_shape not in ((rows * columns,), (rows, columns)) or architecture.output_size != self.output_size:
+        image = (columns, rows) if _reads_tokens(architecture) else (rows, columns)
+        if architecture.input_shape not in ((rows * columns,), image) or architecture.output_size != self.output_size:
             raise TaskError(
                 f"task digits: images of {rows} x {columns} pixels and {_outputs(self.output_size)} do not fit architecture "
                 f"{architecture.name}, which reads {architecture.input_shape} and has {architecture.output_size} output(s); set outputs: "
@@ -86,7 +87,7 @@ class Digits(Labelled):
                 f"(cnn), or dimension: {columns} and tokens: {rows} (attention, rows as tokens)"
             )
 
-    def _images(self) -> Any:
+    def _images(self) -> Images:
         return packaged() if self.path is None else read_images(self.path)
 
     def _split(self) -> tuple[Array, Array, Array, Array]:
@@ -97,6 +98,7 @@ class Digits(Labelled):
         if images.test is None:
             rest = rest if self.path is None else rest[:MOST_TEST]
             return images.train[train], images.digits[train], images.train[rest], images.digits[rest]
+        assert images.test_digits is not None
         return images.train[train], images.digits[train], images.test[:MOST_TEST], images.test_digits[:MOST_TEST]
 
     def _targets(self, digits: Int[Array, "images"]) -> Float[Array, "images outputs"]:
@@ -108,6 +110,10 @@ class Digits(Labelled):
 @lru_cache(maxsize=4)
 def _shuffled(count: int) -> Int[Array, "count"]:
     return np.random.default_rng(SPLIT_SEED).permutation(count)
+
+
+def _reads_tokens(architecture: Architecture) -> bool:
+    return isinstance(architecture, QueryKey | MultiHead)
 
 
 def _outputs(count: int) -> str:

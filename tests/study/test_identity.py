@@ -12,7 +12,7 @@ from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import CNN, MLP, Diagonal
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.identity import digest, encode, restore
-from nqf_pipeline.tasks import FeaturePowerLaw, File, Teacher
+from nqf_pipeline.tasks import Digits, FeaturePowerLaw, File, Teacher
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 PLAIN = st.recursive(
@@ -110,6 +110,11 @@ def test_identities_are_pinned():
         '"test_samples":600}}'
     )
     assert cell().id == "0638e274a5555a16"
+    # From before losses and labels could be named.
+    digits = cell(architecture=MLP(inputs=64, outputs=1), task=Digits(), steps=4000)
+    assert (digits.id, digits.bucket, digits.data_id) == ("0b8244b0fb16468e", "mlp_64_digits_linear_49d81e30", "257933d632b82fb1")
+    for task in (Digits(loss="logistic"), Digits(labels="classes")):
+        assert cell(architecture=digits.architecture, task=task, steps=4000).bucket != digits.bucket
 
 
 class Before(BaseModel, frozen=True):

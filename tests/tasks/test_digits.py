@@ -88,3 +88,33 @@ def test_misfits_are_refused_with_the_remedy() -> None:
     for architecture in (MLP(), MLP(inputs=64), CNN(outputs=1), PhaseRetrieval()):
         with pytest.raises(TaskError, match=r"set outputs: 1 .*inputs: 64 .*image: \[8, 8\].*dimension: 8 and tokens: 8"):
             Digits().check(architecture)
+
+
+def test_ten_classes_are_one_hot_and_their_modes_those_of_the_gradient_at_zero() -> None:
+    digits = load_digits().target
+    drawn = Digits(labels="classes", loss="softmax_cross_entropy").problem(MLP(inputs=64, outputs=10), np.random.default_rng(0))
+    assert (drawn.loss, drawn.labels) == ("softmax_cross_entropy", "classes")
+    assert set(np.unique(drawn.targets)) == {0.0, 1.0}
+    np.testing.assert_array_equal(drawn.targets.sum(0), 1)
+    np.testing.assert_array_equal(drawn.targets.sum(1) + drawn.test_targets.sum(1), np.bincount(digits))
+    # At zero weights every class has probability 1/10: the gradient in G is that of (1/10 - y), the modes are its singular directions.
+    slope = drawn.structure.adjoint(0.1 - drawn.targets) / drawn.targets.shape[1]
+    np.testing.assert_allclose(drawn.moments.gradient(0 * drawn.moments.optimum), slope, atol=1e-12)
+    left, _, right = np.linalg.svd(slope, full_matrices=False)
+    for k in range(4):
+        assert abs(left[:, k] @ drawn.modes.left[:, k]) == pytest.approx(1)
+        assert abs(right[k] @ drawn.modes.right[:, k]) == pytest.approx(1)
+
+
+def test_logistic_labels_are_signs() -> None:
+    parity = Digits(loss="logistic").problem(MLP(inputs=64, outputs=1), np.random.default_rng(0))
+    classes = Digits(loss="logistic", labels="classes").problem(MLP(inputs=64, outputs=10), np.random.default_rng(0))
+    assert set(np.unique(parity.targets)) == set(np.unique(classes.targets)) == {-1.0, 1.0}
+    np.testing.assert_array_equal((classes.targets == 1).sum(0), 1)
+
+
+def test_one_output_is_no_class() -> None:
+    with pytest.raises(ValueError, match="set labels: classes, or loss: logistic"):
+        Digits(loss="softmax_cross_entropy")
+    with pytest.raises(TaskError, match=r"ten outputs .*set outputs: 10"):
+        Digits(labels="classes").check(MLP(inputs=64, outputs=1))

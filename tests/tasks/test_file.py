@@ -205,3 +205,28 @@ def test_data_without_a_learnable_mode_are_refused(tmp_path: Path) -> None:
     task = File(path=archive(tmp_path, x=x, y=-(x**2), x_test=x, y_test=x**2), scale="none")
     with pytest.raises(TaskError, match="explains no variance"):
         task.problem(PhaseRetrieval(inputs=1), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("loss", "y", "says"),
+    [
+        ("logistic", [[0.0], [1.0]] * 4, "takes labels 1 and -1, and the targets hold 0, 1; recode them"),
+        ("softmax_cross_entropy", [[1.0], [1.0]] * 4, "one target for each class .*have 1 column"),
+        ("softmax_cross_entropy", [[1.0, 1.0], [0.0, 1.0]] * 4, "do not add up to 1; write labels one-hot"),
+    ],
+)
+def test_labels_must_be_what_the_loss_understands(tmp_path: Path, loss: str, y: list[list[float]], says: str) -> None:
+    np.savez(tmp_path / "labels.npz", x=np.arange(16.0).reshape(8, 2), y=np.array(y))
+    task = File.model_validate({"path": str(tmp_path / "labels.npz"), "loss": loss})
+    with pytest.raises(TaskError, match=says):
+        task.check(MLP(inputs=2, outputs=len(y[0])))
+
+
+def test_labels_are_not_scaled(tmp_path: Path, rng: np.random.Generator) -> None:
+    x, y = rng.standard_normal((40, 3)) + 5, np.eye(2)[rng.integers(0, 2, 40)]
+    np.savez(tmp_path / "labels.npz", x=x, y=y)
+    task = File(path=str(tmp_path / "labels.npz"), loss="softmax_cross_entropy")
+    drawn = task.problem(MLP(inputs=3, outputs=2), rng)
+    assert (drawn.loss, drawn.labels) == ("softmax_cross_entropy", "classes")
+    assert set(np.unique(drawn.targets)) == {0.0, 1.0}
+    np.testing.assert_allclose(drawn.inputs.mean(1), 0, atol=1e-12)
