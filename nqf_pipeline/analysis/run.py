@@ -15,6 +15,7 @@ from dask.delayed import Delayed, delayed
 
 from nqf_pipeline.analysis.claims.registry import claims_about
 from nqf_pipeline.analysis.claims.table import claim_rows
+from nqf_pipeline.analysis.collapse import write_collapse
 from nqf_pipeline.analysis.departure import departure
 from nqf_pipeline.analysis.exponents import exponent_rows, has_scaling
 from nqf_pipeline.analysis.extrapolation import write_extrapolation
@@ -80,6 +81,7 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
     frames["timings"] = timings(results)
     written = {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
     written["extrapolation"] = write_extrapolation(results, settings.confidence)
+    written["collapse"] = write_collapse(results, settings.confidence)
     written["tradeoffs"] = write_tradeoffs(results, settings.confidence)
     return {**written, "claims": write_claims(results)}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.report.canvas import Drawing, Omitted, save
+from nqf_pipeline.report.collapse import collapse
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.departure import departure
 from nqf_pipeline.report.digits import digits
@@ -51,13 +52,14 @@ GENERAL: dict[str, Draw] = {
     "run": run,
 }
 """What `all` stands for: figures that any study may fill."""
-LAWS: dict[str, Draw] = {"regimes": regimes, "extrapolation": extrapolation, "tradeoffs": tradeoffs}
+LAWS: dict[str, Draw] = {"regimes": regimes, "extrapolation": extrapolation, "tradeoffs": tradeoffs, "collapse": collapse}
 """Figures of one question each: drawn where a study names them, not part of `all`."""
 FIGURES = PAPER | LAWS | GENERAL
 """By name, in the order of the page."""
 HEADINGS = {name: name.replace("figure", "Figure ") + " of the paper" for name in PAPER} | {
     "extrapolation": "The limit",
     "tradeoffs": "Spending compute",
+    "collapse": "Sudden learning as a transition",
     "learning": "Learning curves",
     "modes": "Modes",
     "ignition": "Ignition times",

@@ -74,6 +74,11 @@ class Study:
         return read_table(self.path, "tradeoffs")
 
     @cached_property
+    def collapse(self) -> pd.DataFrame:
+        """How steps sharpen with ln(1/epsilon): widths, places, quality of the data collapse."""
+        return read_table(self.path, "collapse")
+
+    @cached_property
     def claims(self) -> pd.DataFrame:
         """Statements of the paper with the value measured here."""
         return read_table(self.path, "claims")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-TABLES = ("exponents", "plateaus", "cells", "timings", "spectra", "spectral_laws", "extrapolation", "tradeoffs", "claims")
+TABLES = ("exponents", "plateaus", "cells", "timings", "spectra", "spectral_laws", "extrapolation", "tradeoffs", "collapse", "claims")
 
 
 @dataclass(frozen=True)
