@@ -11,6 +11,8 @@ from nqf_pipeline.report.wording import listed, number
 
 ORDER = {"fails": 0, "not resolved": 1, "holds": 2}
 """What a reader must know first."""
+DIGITS, LARGE = 6, 1e5
+"""Numbers with more decimals, or larger, are written with an exponent."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,16 @@ def predicted(row: pd.Series) -> str:
 
 
 def measured(row: pd.Series) -> str:
-    """The measured value with its interval, where it has one."""
-    if math.isnan(row["measured"]):
+    """The measured value; where it has an interval, with as many digits as its width resolves."""
+    value, low, high = row["measured"], row["low"], row["high"]
+    if math.isnan(value):
         return ""
-    spread = row["low"] < row["high"]
-    return f"{number(row['measured'])} ({number(row['low'])} to {number(row['high'])})" if spread else number(row["measured"])
+    if not low < high:
+        return number(value)
+    digits = 1 - math.floor(math.log10(high - low))
+    plain = digits <= DIGITS and abs(value) < LARGE
+    value, low, high = (f"{end:.{max(digits, 0)}f}" if plain else number(end) for end in (value, low, high))
+    return f"{value} ({low} to {high})"
 
 
 def summary(verdicts: pd.Series) -> str:

@@ -76,7 +76,8 @@ def test_findings_stand_first_failures_on_top(text):
     assert verdicts == ["fails", "not resolved", "holds"]
     assert "1 holds, 1 fails and 1 is not resolved here" in text
     assert "at most 0.1" in text
-    assert "1.25 (1.24 to 1.26)" in text
+    assert "1.250 (1.240 to 1.260)" in text
+    assert text.index("How unseen was measured.") < text.index("What holds") < text.index("How agrees was measured.")
     assert "How contradicts was measured." in text
 
 

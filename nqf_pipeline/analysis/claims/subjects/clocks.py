@@ -78,7 +78,7 @@ CLAIMS = (
     *(
         Claim(
             f"clocks.twin_{kind}",
-            f"The same clock against the quadratic form of the {name}: within 0.5%.",
+            f"The clock of white inputs tells when the quadratic form of the {name} learns each mode, within 0.5%.",
             "Theorem 6, carried over to feedforward layers here",
             "default",
             timing(0.005, **GIVEN, architecture=kind, optimizer="gd", source="twin", tier="discrete"),

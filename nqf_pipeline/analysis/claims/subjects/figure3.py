@@ -78,7 +78,7 @@ CLAIMS = (
     ),
     Claim(
         "figure3.plateaus_large_epsilon",
-        "They still give five plateaus at epsilon = 1e-3.",
+        "Five features give five plateaus even at epsilon = 1e-3.",
         "Figure 3 left, at a larger start",
         STUDY,
         plateau_count(TASK, 1e-3, 5),
@@ -92,7 +92,7 @@ CLAIMS = (
     ),
     Claim(
         "figure3.heights_small_epsilon",
-        "At epsilon = 1e-12 they do (within 1%).",
+        "At epsilon = 1e-12 plateaus lie at the loss that the features not yet learnt contribute (within 1%).",
         "Theorem 6, at a smaller start",
         STUDY,
         plateau_heights(TASK, 1e-12, 0.01),

@@ -17,7 +17,7 @@ CLAIMS = (
     ),
     Claim(
         "figure4.steps_discrete",
-        "The exact recursion of its features gives them exactly (within 1e-9).",
+        "The exact recursion of a sample's features gives the steps at which it is learnt (within 1e-9).",
         "Theorem 5 with the learning rate",
         STUDY,
         worst("discrete", 1e-9, task=TASK),

@@ -142,7 +142,7 @@ CLAIMS = (
     *(
         Claim(
             f"figure5.network_theta_{theta:g}".replace("0.5", "half"),
-            f"In the same run the network's exponent at theta = {theta:g} is the limit (2 beta - 1) / (theta + beta) (within 5%).",
+            f"In a run that learns 30 features the network's exponent at theta = {theta:g} is (2 beta - 1)/(theta + beta) (within 5%).",
             "Figure 5",
             STUDY,
             long_run("network", theta, "predicted_limit"),
@@ -158,7 +158,7 @@ CLAIMS = (
     ),
     Claim(
         "figure5.raw_level",
-        "It stays on the plateau of its quadratic form, which can learn the part of the target along x only (within 1%).",
+        "On the raw input an MLP stays on the plateau of its quadratic form, which learns the part of the target along x only (within 1%).",
         "Theorem 1",
         STUDY,
         raw_level,
