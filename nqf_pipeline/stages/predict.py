@@ -22,6 +22,7 @@ from nqf_pipeline.study.config import AnalysisSettings
 from nqf_pipeline.study.grid import Grid, build_grid
 from nqf_pipeline.study.reading import read_study
 from nqf_pipeline.theory.events import TRUSTED
+from nqf_pipeline.theory.noise import batch_noise
 from nqf_pipeline.theory.predict import CellInputs, Prediction, TierCurve, predict
 from nqf_pipeline.theory.quantiles import LEVELS, expected_seed, ignition_spread
 from nqf_pipeline.theory.sudden import THRESHOLD, Verdict, half_time, sudden_below, sudden_in_the_limit, verdict
@@ -127,7 +128,14 @@ class CellForecast:
 
     def _ignition(self) -> Document:
         if self._finest is None:
-            return {"mode_number": [], "ignition_times": [], "ignition_steps": [], "ignition": [], "ignition_quantiles": None}
+            return {
+                "mode_number": [],
+                "ignition_times": [],
+                "ignition_steps": [],
+                "ignition": [],
+                "ignition_quantiles": None,
+                "batch_noise": None,
+            }
         steps = self._finest.ignition
         time = self.cell.optimizer.flow_time(self.prediction.tiers.get("flow", self._finest).ignition)
         said = np.select([np.isnan(steps), np.isinf(steps)], ["no statement", "never"], "predicted")
@@ -137,7 +145,15 @@ class CellForecast:
             "ignition_steps": _list(steps),
             "ignition": _list(said),
             "ignition_quantiles": self._quantiles(),
+            "batch_noise": self._batch_noise(),
         }
+
+    def _batch_noise(self) -> Document | None:
+        """What minibatches do to the full batch's clock, to leading order; known for white layers."""
+        if self._finest is None or self.prediction.regime.name != "whitened_feedforward":
+            return None
+        found = batch_noise(self.cell.problem, self.cell.optimizer, self._finest.ignition)
+        return None if found is None else {"shift": _list(found.shift), "spread": _list(found.spread), "floor": found.floor}
 
     def _quantiles(self) -> Document | None:
         """In steps, over draws of the weights at these data; only closed regimes know them."""

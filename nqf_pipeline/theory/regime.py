@@ -105,7 +105,12 @@ def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer, w
     if chosen is None or not chosen.exact:
         return Regime(name, "conditional", reason, checks)
     if optimizer.batch_size is not None:
-        return Regime(name, "conditional", f"{reason}; minibatches add noise that the full-batch solution leaves out", checks)
+        return Regime(
+            name,
+            "conditional",
+            f"{reason}; minibatches add noise that the full-batch solution leaves out (delay, spread and floor: batch_noise)",
+            checks,
+        )
     if name == "whitened_feedforward" or not architecture.exactly_quadratic:
         return Regime(name, "local", f"{reason}; the network follows its quadratic form near zero weights only", checks)
     return Regime(name, "exact", reason, checks)
