@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 Array = Any
 AFFORDABLE = 2e10
 """Multiply-adds of all steps of one cell up to which the closure is stepped (five to ten seconds on one core)."""
+TRAFFIC = 40.0
+"""Multiply-adds in the time that one entry of M takes to be read and written again: what counts where M is large (784 pixels)."""
 LANES = 4
-"""Cells stepped together; a call that has fewer is filled up, so that few programs are compiled."""
+"""Cells stepped together; a call that has fewer is filled up to a power of two, so that few programs are compiled."""
 
 
 def step_cost(architecture: Architecture, problem: Problem, batch_size: int | None) -> float:
@@ -36,7 +38,7 @@ def step_cost(architecture: Architecture, problem: Problem, batch_size: int | No
     else:
         rows = sum(len(factor) for factor in factors)
         entries = len(factors[0]) * len(factors[-1])
-        update = 4.0 * entries * rows if len(factors) == 2 else 2.0 * rows**3
+        update = (4.0 * entries * rows if len(factors) == 2 else 2.0 * rows**3) + TRAFFIC * rows**2
     return update + _slope_cost(problem, batch_size, entries)
 
 
@@ -88,7 +90,7 @@ def _step(cells: list[CellInputs]) -> list[tuple[Array, Array]]:
     from nqf_pipeline.dynamics import pytrees
     from nqf_pipeline.dynamics.reduced import March, Numbers, Reading, Seen, march
 
-    lanes = [*cells, *[cells[-1]] * (LANES - len(cells))]
+    lanes = [*cells, *[cells[-1]] * ((1 << (len(cells) - 1).bit_length()) - len(cells))]
     first = cells[0]
     architecture, optimizer, loss = first.architecture, first.optimizer, first.problem.loss
     shared = all(cell.problem is first.problem for cell in cells)

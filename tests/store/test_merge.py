@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -269,3 +270,41 @@ def test_a_killed_merge_is_cleaned_up_by_the_next(results: Path, cells: list[str
     merge(results, rows(cells), ROOT)
     assert list_files(results / STORE) == before
     assert sorted(path.name for path in results.iterdir()) == ["shards", "theory", LISTING, STORE]
+
+
+@pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        ((None,) * 4, "squared error: mean"),
+        (("squared_error",) * 4, "squared error: mean"),
+        (("logistic",) * 4, "logistic: mean"),
+        (
+            ("softmax_cross_entropy", "softmax_cross_entropy", None, None),
+            "squared error: .*; softmax cross-entropy: mean",
+        ),
+    ],
+)
+def test_the_store_says_which_losses_its_curves_are(tmp_path: Path, cells: list[str], losses: tuple[str | None, ...], says: str) -> None:
+    for bucket, part in (("mlp_64", slice(0, 2)), ("mlp_65", slice(2, 4))):
+        write_shard(tmp_path / f"shards/{bucket}.zarr.zip", training(sorted(cells[part])), Summary(bucket=bucket))
+    named = [
+        Row(cell, f"mlp_{64 + k // 2}", {} if loss is None else {"loss": loss})
+        for k, (cell, loss) in enumerate(zip(cells, losses, strict=True))
+    ]
+    merge(tmp_path, named, ROOT)
+    found = open_study(tmp_path).trajectories.attrs["loss_convention"]
+    assert re.match(says, found)
+    assert ("squared" in found) == (None in losses or "squared_error" in losses)
+
+
+def test_accuracy_is_there_where_it_was_measured(tmp_path: Path, cells: list[str]) -> None:
+    """Shards of one bucket from before and after accuracy was recorded."""
+    with_labels = training(cells[2:]).assign(network_test_accuracy=(("cell", "step"), np.full((2, 5), 0.9)))
+    for name, data in (("old", training(cells[:2])), ("new", with_labels)):
+        write_shard(tmp_path / f"shards/{name}.zarr.zip", data, Summary(bucket="mlp_64"))
+    merge(tmp_path, rows(cells), ROOT)
+    found = open_study(tmp_path).trajectories["mlp_64"].dataset
+    for cell in cells:
+        values = found.sel(cell=cell)["network_test_accuracy"].values
+        np.testing.assert_array_equal(values, 0.9 if cell in cells[2:] else np.nan)
+    assert "twin_test_accuracy" not in found
