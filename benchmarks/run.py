@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import page
+from benchmarks.clocks import clock_rows
 from benchmarks.fitting import fitting_rows
 from benchmarks.jobs import ROOT, job_rows
 from benchmarks.rows import Row, load, save
@@ -34,6 +35,7 @@ def main() -> None:
         parts: dict[str, Callable[[], list[Row]]] = {
             "training": lambda: training_rows(options.torch_python, scratch, repeats, scale),
             "fitting": lambda: fitting_rows(repeats),
+            "clocks": lambda: clock_rows(repeats),
             "storage": lambda: storage_rows(scratch, repeats),
             "jobs": lambda: job_rows(study, scratch / "jobs"),
         }
@@ -54,7 +56,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch-python", required=True, help="interpreter of the environment that has PyTorch")
     parser.add_argument("--repeats", type=int, default=5, help="repetitions of each measurement; the best counts")
-    parser.add_argument("--only", nargs="+", choices=["training", "fitting", "storage", "jobs"], help="run these parts only")
+    parser.add_argument("--only", nargs="+", choices=["training", "fitting", "clocks", "storage", "jobs"], help="run these parts only")
     parser.add_argument("--quick", action="store_true", help="a short look; writes nothing")
     return parser.parse_args()
 

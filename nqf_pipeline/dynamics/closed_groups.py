@@ -111,7 +111,6 @@ def _to_root(time: Array, target: Array, coupling: Array, seed: Array) -> Float[
     largest = np.abs(coupling).max(-1)
     share = coupling / largest[:, None]
     goal = _root(target, coupling, share, seed)
-    settled = seed * np.exp(share * goal[:, None])
     square = coupling**2 * seed
 
     def slowness(s: Array) -> Array:
@@ -120,8 +119,8 @@ def _to_root(time: Array, target: Array, coupling: Array, seed: Array) -> Float[
         return 1 / (square * np.exp(share * goal[:, None] - np.minimum(x, 0)) * exprel(-np.abs(x))).sum(-1)
 
     s, last = invert(time, _edges(goal), slowness)
-    left = np.where(time[:, None] > last, 0.0, goal * np.exp(-s))
-    return settled * np.exp(-share * left[..., None])
+    progress = np.where(time[:, None] > last, goal, -goal * np.expm1(-s))
+    return np.asarray(seed * np.exp(share * progress[..., None]))
 
 
 def _root(target: Array, coupling: Array, share: Array, seed: Array) -> Float[Array, "groups"]:

@@ -68,8 +68,13 @@ def log_growth(rate: Float[Array, "..."], optimizer: Optimizer) -> Float[Array, 
             f"optimizer {optimizer.kind}: its steps do not follow the growth rates of the modes, so no clock exists for it. "
             "Give `steps` explicitly, or use gd, sgd or momentum."
         )
-    drive = optimizer.learning_rate * (np.asarray(rate) / 2 - optimizer.weight_decay)
-    trace = 1 + optimizer.momentum + drive
-    root = (trace + np.emath.sqrt(trace**2 - 4 * optimizer.momentum)) / 2
+    return growth_per_step(rate, optimizer.learning_rate, optimizer.momentum, optimizer.weight_decay)
+
+
+def growth_per_step(rate: Float[Array, "..."], learning_rate: Any, momentum: Any, weight_decay: Any) -> Float[Array, "..."]:
+    """`log_growth` for plain numbers or arrays of them."""
+    drive = learning_rate * (np.asarray(rate) / 2 - weight_decay)
+    trace = 1 + momentum + drive
+    root = (trace + np.emath.sqrt(trace**2 - 4 * momentum)) / 2
     with np.errstate(divide="ignore"):
         return np.asarray(2 * np.log(np.abs(root)))
