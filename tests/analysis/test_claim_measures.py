@@ -26,7 +26,15 @@ def plateaus(shift: float = 0.0, slower: float = 1.0, epsilons=(1e-5, 1e-8, 1e-1
             limit = -np.log(epsilon) / rate / GD
             measured = slower * (limit + shift / rate / GD)
             rows.append(
-                {"task": "stairs", "cell": f"{epsilon:g}", "source": "network", "tier": "asymptote", "seed": 0, "epsilon": epsilon}
+                {
+                    "task": "stairs",
+                    "cell": f"{epsilon:g}",
+                    "source": "network",
+                    "tier": "asymptote",
+                    "seed": 0,
+                    "epsilon": epsilon,
+                    "weight_decay": 0.0,
+                }
                 | {"mode": mode, "t_measured": measured, "t_predicted": limit, "t_asymptotic": limit, "time_scale": GD}
                 | {"relative_error": measured / limit - 1, "status": "matched", "plateau_loss": 0.1 if mode <= seen else np.nan}
             )

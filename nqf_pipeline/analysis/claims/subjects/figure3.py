@@ -6,10 +6,10 @@ from nqf_pipeline.analysis.claims.claim import Claim, Finding
 from nqf_pipeline.analysis.claims.estimate import Estimate, exactly
 from nqf_pipeline.analysis.claims.evidence import Evidence
 from nqf_pipeline.analysis.claims.measures import Measure
-from nqf_pipeline.analysis.claims.staircases import clock_rates, plateau_count, plateau_heights, widening, worst
+from nqf_pipeline.analysis.claims.staircases import clock_rates, decayed, plateau_count, plateau_heights, transition, widening, worst
 
 STUDY, TASK, PAPER = "fig3", "orthogonal_features", 1e-5
-STAIRS = {"task": TASK, "epsilon": PAPER}
+STAIRS = {"task": TASK, "epsilon": PAPER, "weight_decay": 0.0}
 
 
 def exponent(profile: float, epsilon: float) -> Measure:
@@ -68,6 +68,29 @@ CLAIMS = (
         "Sudden learning",
         STUDY,
         widening(TASK),
+    ),
+    Claim(
+        "figure3.transition",
+        "A transition takes a time 2 ln 9 / r_k, whatever epsilon (from a tenth to nine tenths, epsilon = 1e-16, within 5%): in units of "
+        "ln(1/epsilon) it becomes a jump.",
+        "Sudden learning, clock of Theorem 6",
+        STUDY,
+        transition(TASK, 1e-16),
+    ),
+    Claim(
+        "figure3.transition_large_epsilon",
+        "At epsilon = 1e-3 a transition takes the same time 2 ln 9 / r_k (within 5%).",
+        "Sudden learning, at a larger start",
+        STUDY,
+        transition(TASK, 1e-3),
+    ),
+    Claim(
+        "figure3.weight_decay",
+        "Weight decay lambda lowers every rate by 2 lambda: features with r_k <= 2 lambda are never learnt, the others up to a share "
+        "1 - 2 lambda / r_k.",
+        "Sudden learning, weight decay as control parameter",
+        STUDY,
+        decayed(TASK),
     ),
     Claim(
         "figure3.plateaus",
