@@ -2,8 +2,8 @@
 
 One definition of a block yields the layer's network, its quadratic form and its part of W: the stack only adds the order in which
 they are applied. All blocks have `width` units, so one array W holds them, the blocks' rows below each other, and training knows no layers.
-The whole map has no second-order term at zero weights; what approximates it is one quadratic form *per block* (`twin: deep`), whose
-inputs move as the blocks below learn, or a single block from inputs to outputs (`twin: shallow`).
+The whole map has no second-order term at zero weights; what approximates it is one quadratic form *per block* (`twin_depth: deep`), whose
+inputs move as the blocks below learn, or a single block from inputs to outputs (`twin_depth: shallow`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Stack(Architecture):
     layered = True
 
     layers: int = Field(default=2, ge=2, description="blocks on top of each other")
-    twin: Literal["deep", "shallow"] = Field(
+    twin_depth: Literal["deep", "shallow"] = Field(
         default="deep",
         description="`deep`: one quadratic form a block, each reading the one below; `shallow`: a single block from inputs to outputs, of "
         "the bottom block's input weights and the top block's output weights. The network and its initial weights are the same",
@@ -68,7 +68,7 @@ class Stack(Architecture):
 
     @property
     def drawn_as(self) -> Architecture:
-        return self.model_copy(update={"twin": "deep"})
+        return self.model_copy(update={"twin_depth": "deep"})
 
     def parts(self, weights: Float[Array, "unit_size width"]) -> list[Float[Array, "rows width"]]:
         """W of each block."""
@@ -85,13 +85,13 @@ class Stack(Architecture):
 
     def quadratic(self, inputs: Array, orders: tuple[Array, ...]) -> Float[Array, "outputs samples"]:
         """The twin's outputs from the reduced order parameter of each of its blocks."""
-        blocks = self.blocks if self.twin == "deep" else (self.single,)
+        blocks = self.blocks if self.twin_depth == "deep" else (self.single,)
         return self._through(inputs, [lambda x, b=block, g=order: _form(b, g, x) for block, order in zip(blocks, orders, strict=True)])
 
     def order(self, weights: Array) -> tuple[Array, ...]:
         """One G a block of the twin."""
         blocks = self._blocks_of(weights)
-        if self.twin == "deep":
+        if self.twin_depth == "deep":
             return tuple(block.order(part) for block, part in blocks)
         (bottom, first), (top, last) = blocks[0], blocks[-1]
         return (bottom.factors(first)[0] @ top.factors(last)[-1].T,)

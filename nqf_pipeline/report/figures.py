@@ -16,6 +16,7 @@ from nqf_pipeline.report.extrapolation import extrapolation
 from nqf_pipeline.report.ignition import ignition
 from nqf_pipeline.report.kernel import kernel
 from nqf_pipeline.report.laws import fourier, power_laws
+from nqf_pipeline.report.layers import layers
 from nqf_pipeline.report.learning import learning
 from nqf_pipeline.report.modes import modes
 from nqf_pipeline.report.paper.figure2 import figure2
@@ -49,6 +50,7 @@ GENERAL: dict[str, Draw] = {
     "fourier": fourier,
     "digits": digits,
     "spectra": spectra,
+    "layers": layers,
     "run": run,
 }
 """What `all` stands for: figures that any study may fill."""
@@ -72,6 +74,7 @@ HEADINGS = {name: name.replace("figure", "Figure ") + " of the paper" for name i
     "digits": "Handwritten digits",
     "spectra": "Spectra",
     "regimes": "Solvable regimes",
+    "layers": "Several layers",
     "run": "What ran",
 }
 

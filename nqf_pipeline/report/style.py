@@ -51,6 +51,8 @@ _NAMES = {
     "bilinear_sequence": "bilinear sequence regression",
     "augmentation": "self-supervised augmentation",
     "custom": "own module",
+    "deep_mlp": "deep MLP",
+    "deep_attention": "deep attention",
     "gd": "gradient descent",
     "sgd": "minibatch SGD",
     "momentum": "momentum",
@@ -59,6 +61,7 @@ _NAMES = {
     "sensing_ensemble": "sensing ensemble",
     "sample_power_law": "power-law samples",
     "teacher": "teacher",
+    "teacher_network": "teacher network",
     "digits": "digits",
     "fourier": "Fourier target",
 }

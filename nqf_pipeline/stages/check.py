@@ -116,7 +116,7 @@ def closed_form_error(architecture: Architecture, x: Any) -> float:
     weights = rng.standard_normal((architecture.unit_size, architecture.width))
     structure = architecture.structure(x)
     with foreign(f"architecture {architecture.name}"):
-        closed = structure.offset + structure.apply(architecture.order(weights))
+        closed = np.asarray(structure.offset + structure.apply(architecture.order(weights)))
         expand = architecture.expanded if isinstance(architecture, Stack) else quadratic_form(architecture.network)
         expanded = np.asarray(jax.jit(expand)(weights, architecture.encode(x)))
     return float(np.abs(closed - expanded).max() / np.abs(expanded).max())

@@ -22,7 +22,7 @@ STACKS = {
     "deep_mlp": DeepMLP(inputs=3, between=4, outputs=2, width=5),
     "deep_attention": DeepAttention(dimension=3, key_size=2, value_size=2, tokens=3, outputs=2, width=2),
 }
-SHALLOW = {name: stack.model_copy(update={"twin": "shallow"}) for name, stack in STACKS.items()}
+SHALLOW = {name: stack.model_copy(update={"twin_depth": "shallow"}) for name, stack in STACKS.items()}
 
 
 def run(stack, optimizer, seeds, precision="float64"):
@@ -48,7 +48,7 @@ def plain_losses(objective, weights):
     return np.array(losses)[STEPS]
 
 
-@pytest.mark.parametrize("stack", [*STACKS.values(), *SHALLOW.values()], ids=lambda stack: f"{stack.name}_{stack.twin}")
+@pytest.mark.parametrize("stack", [*STACKS.values(), *SHALLOW.values()], ids=lambda stack: f"{stack.name}_{stack.twin_depth}")
 def test_network_and_twin_follow_a_plain_loop(stack):
     record, (problem,), (weights,) = run(stack, Optimizer(learning_rate=0.05), [3])
     x, y = problem.inputs, jnp.asarray(problem.targets)
@@ -61,7 +61,7 @@ def test_network_and_twin_follow_a_plain_loop(stack):
         features = x if stack.name == "deep_mlp" else x.mean(1)
         return last @ (first.T @ features)
 
-    twin = (lambda w: stack.expanded(w, x)) if stack.twin == "deep" else single
+    twin = (lambda w: stack.expanded(w, x)) if stack.twin_depth == "deep" else single
     expected = plain_losses(lambda w: squared_error(twin(w), y), weights)
     np.testing.assert_allclose(record.network_loss[0], network, rtol=1e-9)
     np.testing.assert_allclose(record.twin_loss[0], expected, rtol=1e-9)

@@ -76,7 +76,7 @@ def test_the_deep_twin_is_the_expansion_of_every_block(stack, rng):
 
 
 def test_the_shallow_twin_is_one_block_between_the_ends(stack, rng):
-    shallow = stack.model_copy(update={"twin": "shallow"})
+    shallow = stack.model_copy(update={"twin_depth": "shallow"})
     weights, inputs = stack.initial(rng), stack.draw_inputs(rng, SAMPLES)
     np.testing.assert_array_equal(shallow.apply(weights, inputs), stack.apply(weights, inputs))
     structure = shallow.structure(inputs)
@@ -111,7 +111,7 @@ def test_single_precision_stays_single(stack, rng):
 
 def test_twins_of_one_network_start_alike_on_the_same_data():
     cells = [
-        Cell(architecture=DeepMLP(twin=twin), task=TeacherNetwork(), optimizer={"kind": "gd"}, sigma=0.1, steps=300)
+        Cell(architecture=DeepMLP(twin_depth=twin), task=TeacherNetwork(), optimizer={"kind": "gd"}, sigma=0.1, steps=300)
         for twin in ("deep", "shallow")
     ]
     assert cells[0].id != cells[1].id
