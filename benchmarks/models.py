@@ -184,8 +184,8 @@ def _attribution(found: pd.DataFrame, least: float) -> Iterator[str]:
         "Multi-head attention on the packaged digits (odd against even, sigma = 0.01, gradient descent) makes a second drop that its twin "
         "never makes. Its network, trained again and expanded along its path (`nqf_pipeline.stages.attribution.attribute`): the loss of "
         f"its quadratic part never falls below {least:.3f}, the network ends at {last['loss']:.3f}. Below that level {quartic:.0%} of the "
-        f"fall of the loss is of order four ({others:.0%} through queries and keys alone), {second:.0%} of order two; of the distance between "
-        f"the network and its quadratic part at the end, the cubic and quartic terms cover {covered:.0%}."
+        f"fall of the loss is of order four ({others:.0%} through queries and keys alone), {second:.0%} of order two; of the distance "
+        f"between the network and its quadratic part at the end, the cubic and quartic terms cover {covered:.0%}."
     )
     header = (
         "step",

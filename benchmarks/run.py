@@ -18,10 +18,12 @@ from pathlib import Path
 
 from benchmarks import page
 from benchmarks.clocks import clock_rows
+from benchmarks.compression import compression_rows
 from benchmarks.fitting import fitting_rows
 from benchmarks.jobs import ROOT, job_rows
 from benchmarks.rows import Row, load, save
 from benchmarks.storage import storage_rows
+from benchmarks.structures import structure_rows
 from benchmarks.training import training_rows
 
 
@@ -37,6 +39,8 @@ def main() -> None:
             "fitting": lambda: fitting_rows(repeats),
             "clocks": lambda: clock_rows(repeats),
             "storage": lambda: storage_rows(scratch, repeats),
+            "compression": lambda: compression_rows(repeats, scale),
+            "structures": lambda: structure_rows(repeats),
             "jobs": lambda: job_rows(study, scratch / "jobs"),
         }
         rows: list[Row] = []
@@ -56,7 +60,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch-python", required=True, help="interpreter of the environment that has PyTorch")
     parser.add_argument("--repeats", type=int, default=5, help="repetitions of each measurement; the best counts")
-    parser.add_argument("--only", nargs="+", choices=["training", "fitting", "clocks", "storage", "jobs"], help="run these parts only")
+    parts = ["training", "fitting", "clocks", "storage", "compression", "structures", "jobs"]
+    parser.add_argument("--only", nargs="+", choices=parts, help="run these parts only")
     parser.add_argument("--quick", action="store_true", help="a short look; writes nothing")
     return parser.parse_args()
 
