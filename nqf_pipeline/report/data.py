@@ -20,7 +20,7 @@ _RANK = {name: rank for rank, name in enumerate((*ARCHITECTURES, "gd", "sgd", "m
 # Coordinates that name, derive from or follow the swept ones: never what tells two settings apart.
 _FOLLOWING = frozenset(
     {"cell", "bucket", "node", "position", "experiment", "epsilon", "steps", "records", "time_scale", "learning_rate", "degrees"}
-    | {"regime", "standing", *SCALARS}
+    | {"twin_width", "regime", "standing", *SCALARS}
 )
 
 

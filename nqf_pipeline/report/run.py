@@ -93,10 +93,22 @@ def _title(cells: pd.DataFrame, seconds: pd.DataFrame) -> str:
 
 def _caption(cells: pd.DataFrame, seconds: pd.DataFrame) -> str:
     counts = cells["status"].value_counts()
+    twins = _compressed(cells)
     states = listed([f"{counts[name]:,} {name.replace('_', ' ')}" for name in ordered(pd.Series(counts.index))])
     if seconds.empty:
-        return f"{states} cells; no timings were recorded."
+        return f"{states} cells{twins}; no timings were recorded."
     stages = seconds.groupby("stage")["seconds"].sum().sort_values(ascending=False)
     share = percent(float(stages.iloc[0] / stages.sum()))
     slowest = seconds.groupby("group")["seconds"].sum().idxmax()
-    return f"{states} cells. {share} of the time went into the stage '{stages.index[0]}'; most of all into {slowest}."
+    return f"{states} cells{twins}. {share} of the time went into the stage '{stages.index[0]}'; most of all into {slowest}."
+
+
+def _compressed(cells: pd.DataFrame) -> str:
+    """', 12 of them with compressed twins (13 columns instead of 1024)'; empty where there are none."""
+    if not {"twin_width", "degrees"} <= set(cells):
+        return ""
+    small = cells[cells["twin_width"] < cells["degrees"]]
+    if small.empty:
+        return ""
+    widths, full = (listed([f"{int(v)}" for v in sorted(small[name].unique())]) for name in ("twin_width", "degrees"))
+    return f", {len(small):,} of them with compressed twins ({widths} columns instead of {full})"

@@ -16,7 +16,7 @@ from nqf_pipeline.forms.calling import Module, foreign
 from nqf_pipeline.forms.conditions import SEED, check
 from nqf_pipeline.forms.taylor import quadratic_form
 from nqf_pipeline.forms.verdict import judge
-from nqf_pipeline.forms.width import width_scaling
+from nqf_pipeline.forms.width import WIDTHS, width_scaling
 from nqf_pipeline.models import ARCHITECTURES, Architecture, own
 from nqf_pipeline.models.stack import Stack
 from nqf_pipeline.study.spelling import no_such
@@ -96,8 +96,18 @@ def check_own(target: str, unit_size: int | None, width: int, inputs: str | None
     x = np.random.default_rng(SEED).standard_normal(shape)
     report = _report(target, check(apply, x, width, unit_size), None)
     if scaling:
-        report["width_exponents"] = _exponents(lambda d: own.load(target, (unit_size, d), shape), x, unit_size)
+        report["width_exponents"] = _own_exponents(target, unit_size, shape, x)
     return report
+
+
+def _own_exponents(target: str, unit_size: int, shape: tuple[int, ...], x: Any) -> dict[str, Any]:
+    try:
+        return _exponents(lambda d: own.load(target, (unit_size, d), shape), x, unit_size)
+    except InputError as error:
+        raise InputError(
+            f"{target}: --scaling calls the module at widths {', '.join(map(str, WIDTHS))}, and one made of arrays has the width it was "
+            f"made with; check it without --scaling, or give a function apply(W, x), which takes any width. {error}"
+        ) from error
 
 
 def input_shape(text: str) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from nqf_pipeline.report.canvas import Drawing, Omitted
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import fit_of
 from nqf_pipeline.report.ignition import finest_predictions, matched_networks
+from nqf_pipeline.report.run import _caption
 from nqf_pipeline.report.style import INK, MUTED, theme
 from nqf_pipeline.store.open import open_study
 from nqf_pipeline.study.config import ReportSettings
@@ -97,6 +98,13 @@ def test_the_kernel_is_named_lazy_or_learning(study, words):
     assert change.median() > 1
     assert "Feature learning at every σ" in words["kernel"]["title"]
     assert "MLP at fixed σ: the change goes as width^-1.0" in words["kernel"]["caption"]
+
+
+def test_compressed_twins_are_counted_where_the_report_says_what_ran(study):
+    cells = study.cells.assign(degrees=64, twin_width=64)
+    assert "compressed" not in _caption(cells, study.timings.iloc[:0])
+    cells.loc[cells.index[:3], "twin_width"] = 29
+    assert "3 of them with compressed twins (29 columns instead of 64)" in _caption(cells, study.timings.iloc[:0])
 
 
 def test_the_validity_map_shows_the_trend_in_width(words):

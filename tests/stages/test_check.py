@@ -118,6 +118,22 @@ def test_bad_input_is_a_message(
     assert "Traceback" not in err
 
 
+def test_a_plain_class_is_checked_at_the_width_it_was_made_with(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The class of docs/own_module.md, cut out of the page."""
+    page = (Path(__file__).parents[2] / "docs" / "own_module.md").read_text()
+    (code,) = (block for block in page.split("```python\n") if block.startswith("import dataclasses"))
+    own = tmp_path / "layer.py"
+    own.write_text(code.split("```")[0])
+    options = ("--unit-size", "8", "--inputs", "6", "--width", "32")
+    status, out, _ = run(monkeypatch, capsys, f"{own}:net", *options, "--json")
+    assert (status, json.loads(out)["verdict"]) == (0, "nqf")
+    status, _, err = run(monkeypatch, capsys, f"{own}:net", *options, "--scaling")
+    assert status == 2
+    assert "has the width it was made with; check it without --scaling" in err
+
+
 def test_a_file_that_cannot_run_is_a_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("def block(W, x:\n")
