@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import expit
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.theory.competition import act, fixed_point, invader_capacity, lag, slowest, solve, within
@@ -61,6 +62,16 @@ class Walk:
     def trusted(self) -> Bool[Array, "cells modes"]:
         """Whether the events are far enough apart; otherwise integrate."""
         return self.error <= TRUSTED
+
+    def z(self, step: Float[Array, "records"], cell: int = 0) -> Float[Array, "records modes"]:
+        """One cell's z at these (full) steps: plateaus, with the logistic growth of each invader in place of the jump."""
+        z, before = np.zeros((len(step), self.step.shape[1])), np.zeros(self.step.shape[1])
+        for event in self.events:
+            if np.isfinite(event.step[cell]):
+                share = expit(event.gain[cell] * (np.asarray(step, float) - event.step[cell]))
+                z += share[:, None] * (event.settled[cell] - before)
+                before = event.settled[cell]
+        return z
 
 
 @dataclass(frozen=True)

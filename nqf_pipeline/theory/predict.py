@@ -24,6 +24,7 @@ from nqf_pipeline.theory.candidates import problem_projectors
 from nqf_pipeline.theory.events import EventClock, event_clock
 from nqf_pipeline.theory.growth import log_growth
 from nqf_pipeline.theory.ignition import FRACTION, crossing
+from nqf_pipeline.theory.invasion import walk
 from nqf_pipeline.theory.matrix_modes import curvature_of, exact_steps, isotropic_flow
 from nqf_pipeline.theory.order_parameters import order_curves
 from nqf_pipeline.theory.regime import Regime, regime
@@ -40,6 +41,8 @@ from nqf_pipeline.theory.systems import (
 )
 
 Array = Any
+MOST_WALKED, LATE_POINTS = 100, 2000
+"""Interacting modes up to which the event clock is walked, and points of the grid on which late ignitions are looked for."""
 TIERS = frozenset({"asymptote", "event", "flow", "discrete"})
 
 
@@ -158,17 +161,31 @@ def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete:
 
 
 def _coupled(cell: CellInputs, found: Regime, asked: Collection[str]) -> dict[str, TierCurve]:
-    """Interacting modes, integrated and stepped; a mode that does not ignite within the records is left without a time."""
+    """Interacting modes, integrated and stepped; what ignites after the records is left to the event clock, if they are not too many."""
     modes = system(cell, found)
     assert isinstance(modes, CoupledSystem)
-    later = np.full(len(modes.mix), np.nan)
+    curves, later = {}, np.full(len(modes.mix), np.nan)
+    if len(modes.rate) <= MOST_WALKED and np.all(modes.seed > 0):
+        events = _walked(cell, modes)
+        later = events.ignition
+        if "event" in asked:
+            curves["event"] = events
     time = cell.optimizer.flow_time(cell.step_number)
-    curves = {}
     if "flow" in asked:
         curves["flow"] = _curve(cell, modes, modes.flow(time, cell.optimizer.weight_decay), later)
     if "discrete" in asked:
         curves["discrete"] = _curve(cell, modes, coupled_modes(modes, cell.optimizer, cell.step_number), later)
     return curves
+
+
+def _walked(cell: CellInputs, modes: CoupledSystem) -> TierCurve:
+    """The event clock of interacting modes, with what comes after the records read off a coarser grid."""
+    found = walk(modes.rate[None, :, 0], modes.interaction[None], np.log(modes.seed[None, :, 0]), cell.optimizer)
+    last = max((float(event.step[0]) for event in found.events), default=1.0)
+    grid = np.geomspace(1.0, max(2 * last, 2.0), LATE_POINTS)
+    late = cell.optimizer.scheduled_steps(crossing(grid, modes.strength(found.z(grid)[..., None])))
+    curve = _curve(cell, modes, found.z(cell.optimizer.full_steps(cell.step_number))[..., None], late)
+    return replace(curve, ignition=np.where(np.isnan(curve.ignition) & np.isnan(late), np.inf, curve.ignition))
 
 
 def _isotropic(cell: CellInputs, modes: System, asked: Collection[str]) -> dict[str, TierCurve]:

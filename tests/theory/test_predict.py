@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
-from nqf_pipeline.models import CNN, MLP, Diagonal, FourierMLP, MultiHead
+from nqf_pipeline.models import CNN, MLP, Diagonal, DiagonalProduct, FourierMLP, MultiHead
 from nqf_pipeline.tasks import FeaturePowerLaw, Fourier, SamplePowerLaw, Teacher
 from nqf_pipeline.theory.predict import CellInputs, predict
 from tests.theory.weights import cell, integrate
@@ -211,3 +212,19 @@ def test_cells_are_predicted_alone_as_in_company() -> None:
         for tier, curve in prediction.tiers.items():
             np.testing.assert_allclose(curve.mode, alone.tiers[tier].mode, rtol=1e-9, atol=1e-15)
             np.testing.assert_allclose(curve.loss, alone.tiers[tier].loss, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "architecture", [Diagonal(inputs=8, width=4, start="gaussian"), DiagonalProduct(inputs=8, width=4)], ids=["one", "two"]
+)
+def test_interacting_entries_get_events_that_reach_beyond_the_records(architecture: Any) -> None:
+    task, optimizer = Teacher(strengths=(1.0, 0.6, 0.35), samples=60), Optimizer(learning_rate=0.02)
+    inputs = cell(architecture, task, optimizer, 1e-3, 3500, 1)
+    truth = integrate(inputs).ignition
+    assert np.all(np.isfinite(truth))
+    for known in (inputs, replace(inputs, step_number=inputs.step_number[inputs.step_number < 50])):
+        tiers = predict([known])[0].tiers
+        assert set(tiers) == {"event", "flow", "discrete"}
+        np.testing.assert_allclose(tiers["event"].ignition, truth, rtol=0.03)
+    # Beyond the records the finer tiers have no statement of their own.
+    np.testing.assert_array_equal(tiers["discrete"].ignition, tiers["event"].ignition)

@@ -58,14 +58,14 @@ def eps_matters(evidence: Evidence) -> Finding:
 CLAIMS = (
     Claim(
         "adam.descends_at_large_eps",
-        "With eps far above every gradient Adam is gradient descent at learning rate learning_rate / eps. (Not in the paper.)",
+        "With eps far above every gradient Adam is gradient descent at learning rate learning_rate / eps (not in the paper).",
         "Section Limitations",
         STUDY,
         descends,
     ),
     Claim(
         "adam.eps_delays",
-        "At small weights gradients fall below Adam's own eps, and a larger eps (1e-4 against 1e-12) delays ignition. (Not in the paper.)",
+        "At small weights gradients fall below Adam's own eps, and a larger eps (1e-4 against 1e-12) delays ignition (not in the paper).",
         "Section Limitations",
         STUDY,
         eps_matters,

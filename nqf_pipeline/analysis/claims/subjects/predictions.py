@@ -133,12 +133,12 @@ CLAIMS = (
     ),
     Claim(
         "predictions.events",
-        f"Where inputs are correlated (CNN), event clocks tell it to {EVENTS:.0%} in the median. (Not in the paper.)",
+        f"Where inputs are correlated (CNN), event clocks tell it to {EVENTS:.0%} in the median (not in the paper).",
         "Section 4",
         STUDY,
         against("twin", "event", EVENTS, ("cnn",)),
     ),
-    Claim("predictions.events_worst", "The same for every single mode, to 10 %. (Not in the paper.)", "Section 4", STUDY, worst_twin),
+    Claim("predictions.events_worst", "The same for every single mode, to 10 % (not in the paper).", "Section 4", STUDY, worst_twin),
     Claim(
         "predictions.networks",
         f"Networks ignite with their quadratic forms, to {NETWORKS:.0%} in the median over five architectures, four optimizers and sigma "
