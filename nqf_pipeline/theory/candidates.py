@@ -17,7 +17,7 @@ from nqf_pipeline.dynamics.closed_matrix import Projectors, projectors
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
-from nqf_pipeline.theory.commuting import Entries, entries_of, groups_of
+from nqf_pipeline.theory.commuting import SQUARED_ROUNDING, Entries, entries_of, groups_of
 
 Array = Any
 Name = Literal[
@@ -133,11 +133,14 @@ def problem_projectors(moments: Moments, factor: Float[Array, "rows degrees"]) -
 def isotropy_defect(moments: Moments) -> float:
     """The same as `whiteness_defect` on symmetric matrices: K annihilates the others where all A(x) are symmetric."""
     rows = len(moments.optimum)
-    swap = np.eye(rows * rows).reshape(rows, rows, rows, rows).transpose(0, 1, 3, 2).reshape(rows * rows, -1)
-    onto = (np.eye(rows * rows) + swap) / 2
     size = rows * (rows + 1) / 2
     mean = float(np.trace(moments.operator)) / size
-    return float(np.linalg.norm(moments.operator - mean * onto) / (abs(mean) * np.sqrt(size)))
+    spread = float(np.sqrt(max(np.sum(moments.operator**2) / (mean**2 * size) - 1, 0.0)))
+    if spread > SQUARED_ROUNDING:
+        return spread
+    probe = np.random.default_rng(0).standard_normal((rows, rows))
+    probe = probe + probe.T
+    return float(np.linalg.norm(moments.act(probe) - mean * probe) / (abs(mean) * np.linalg.norm(probe)))
 
 
 def whiteness_defect(moments: Moments) -> float:

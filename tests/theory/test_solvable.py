@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
 
 from benchmarks.closed_forms import haar
 from nqf_pipeline.dynamics.lotka_volterra import flow
@@ -141,6 +142,26 @@ def test_groups_are_found_through_couplings_of_either_sign(rng: np.random.Genera
     groups = groups_of(entries)
     assert (groups.count, groups.largest) == (2, 3)
     assert groups.defect < 1e-12
+
+
+@given(size=st.integers(2, 6), draw=st.integers(0, 2**31))
+@settings(max_examples=10)
+def test_interacting_flow_is_that_of_the_weights(size: int, draw: int) -> None:
+    """Commuting matrices with eigenvalues of either sign, seeds from 1e-12 to 10, against W integrated in the common basis."""
+    rng = np.random.default_rng(draw)
+    values, targets = rng.uniform(-0.5, 1, (size + 3, size)), rng.uniform(-0.5, 1, size + 3)
+    rate, interaction = 8 * values.T @ targets / len(targets), 8 * values.T @ values / len(targets)
+    weights = 10 ** rng.uniform(-6, 0.5, (size, 1)) * rng.standard_normal((size, 2))
+    time = np.linspace(0, 40 / np.abs(rate).max(), 8)
+
+    def pull(_: float, flat: Any) -> Any:
+        rows = flat.reshape(size, 2)
+        residual = values @ (rows**2).sum(1) - targets
+        return (-4 / len(targets) * (values.T @ residual)[:, None] * rows).ravel()
+
+    solved = solve_ivp(pull, (0, time[-1]), weights.ravel(), "DOP853", time, rtol=1e-13, atol=1e-300, max_step=time[-1] / 800)
+    expected = (solved.y.T.reshape(8, size, 2) ** 2).sum(-1)
+    np.testing.assert_allclose(flow(time, rate, interaction, (weights**2).sum(1)), expected, rtol=5e-9)
 
 
 def test_interacting_flow_keeps_empty_modes_and_reaches_its_fixed_point() -> None:
