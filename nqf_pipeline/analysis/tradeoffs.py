@@ -135,7 +135,10 @@ def sweeps(study: Study) -> Iterator[Sweep]:
     index = index[(index["status"] == int(Status.done)) & index["task"].isin(list(EXPONENTS))]
     for task, part in index.groupby("task"):
         first, second, factor = EXPONENTS[str(task)]
+        if "inputs" not in part or part["inputs"].nunique() < SIZES:
+            continue
         keys = [first, second, "epsilon", "initial_profile", "optimizer", "learning_rate"]
+        keys = [name for name in keys if name in part]
         for values, group in part.groupby(keys, dropna=False):
             if group["inputs"].nunique() >= SIZES:
                 key = dict(zip(keys, values, strict=True)) | {"architecture": group["architecture"].iloc[0], "task": task}

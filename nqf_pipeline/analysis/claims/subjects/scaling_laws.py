@@ -122,7 +122,8 @@ def ensembles_limit(flat: bool) -> Measure:
 
     def measure(evidence: Evidence) -> Finding:
         found = rows(evidence, "extrapolation", source="network", task="feature_power_law")
-        found = found[(found["initial_profile"] == 0) if flat else found["initial_profile"].isna()]
+        profile = found["initial_profile"] if "initial_profile" in found else pd.Series(np.nan, index=found.index)
+        found = found[(profile == 0) if flat else profile.isna()]
         if found.empty:
             raise Unresolved("no such ensemble was carried to the limit")
         plain = (found["exponent"] / found["predicted_limit"] - 1).abs().max()
@@ -142,8 +143,8 @@ def split(quantity: str, within: float) -> Measure:
         found = rows(evidence, "tradeoffs", quantity=quantity, status="ok")
         ratio = found["exponent"] / found["predicted_limit"] - 1
         said = "; ".join(
-            f"alpha1 {r['alpha1']:g}, alpha2 {r['alpha2']:g}: {r['exponent']:.3f} ({r['ci_low']:.3f} to {r['ci_high']:.3f}), "
-            f"predicted {r['predicted_limit']:.3f}"
+            f"alpha1 {r.get('alpha1', np.nan):g}, alpha2 {r.get('alpha2', np.nan):g}: {r['exponent']:.3f} "
+            f"({r['ci_low']:.3f} to {r['ci_high']:.3f}), predicted {r['predicted_limit']:.3f}"
             for r in found.to_dict("records")
         )
         return Finding.equals(0.0, span_of(ratio), within, f"{said}.", absolute=True)
