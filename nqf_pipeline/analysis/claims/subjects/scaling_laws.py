@@ -234,21 +234,21 @@ CLAIMS = (
         for theta, limit in LIMITS.items()
         for claim in (
             Claim(
-                f"fourier_long.finite_{theta:g}",
+                f"fourier_long.finite_theta_{10 * theta:02.0f}",
                 f"Fourier target, theta = {theta:g}, sigma = 1e-4: the exponent is the one predicted for its window (within {CLOSE:.0%}).",
                 "Section on scaling laws, at finite size",
                 "fourier_long",
                 fourier_finite(theta),
             ),
             Claim(
-                f"fourier_long.plain_{theta:g}",
+                f"fourier_long.plain_theta_{10 * theta:02.0f}",
                 f"Fourier target, theta = {theta:g}, sigma = 1e-4: a straight line finds the limit {limit} (within {CLOSE:.0%}).",
                 "Figure 5",
                 "fourier_long",
                 fourier_plain(theta),
             ),
             Claim(
-                f"fourier_long.limit_{theta:g}",
+                f"fourier_long.limit_theta_{10 * theta:02.0f}",
                 f"Fourier target, theta = {theta:g}: carried to epsilon = 0 the exponent is (2 beta - 1) / (theta + beta) = {limit} "
                 f"(within {CLOSE:.0%}).",
                 "Figure 5",
