@@ -24,17 +24,16 @@ import xarray as xr
 from jaxtyping import Float, Int
 from scipy.stats import t as student
 
+from nqf_pipeline.analysis.evidence import NOTHING, evidence
 from nqf_pipeline.analysis.ignition import measure
 from nqf_pipeline.analysis.plateaus import predicted
 from nqf_pipeline.analysis.powerlaw import PowerLaw, fit
-from nqf_pipeline.analysis.windows import MODES, Unresolved, Window, window
+from nqf_pipeline.analysis.windows import FALL, MODES, Unresolved, Window, window
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.study.config import AnalysisSettings, WindowRule
 
 UNSTABLE = 0.5
 """Exponents of the two halves of a window may differ by this share of their mean."""
-FALL = 0.8
-"""A loss that keeps more than this share over the window has not left its plateau."""
 SMOOTH = ("discrete", "flow")
 """Tiers whose loss curves have a slope, finest first; those of the others are staircases."""
 CUTS = ((0.0, 0.75), (0.25, 1.0), (0.125, 0.875))
@@ -60,17 +59,32 @@ class Curves:
 
 def fit_window(curves: Curves, where: Window) -> PowerLaw:
     """The power law of the seeds' mean curve in a window."""
-    inside = where.of(curves.time)
-    time, loss = curves.time[inside], curves.loss[:, inside]
+    time, loss, known = mean_curve(curves, where)
     if len(time) < 3:
         raise Unresolved(f"too few points: {len(time)} records between times {where.start:.4g} and {where.end:.4g}")
     if not np.isfinite(loss).all():
         raise Unresolved("the loss is not finite in the window")
+    return fit(time, loss, 0.0 if known else None)
+
+
+def mean_curve(curves: Curves, where: Window) -> tuple[np.ndarray, np.ndarray, bool]:
+    """(time, mean loss over seeds, whether the known floor was taken off) in a window."""
+    inside = where.of(curves.time)
+    loss = curves.loss[:, inside]
     if curves.floor is not None:
         excess = (loss - curves.floor[:, None]).mean(0)
         if (excess > 0).all():
-            return fit(time, excess, 0.0)
-    return fit(time, loss.mean(0), None)
+            return curves.time[inside], excess, True
+    return curves.time[inside], loss.mean(0), False
+
+
+def _evidence(curves: Curves, theory: Curves | None, where: Window) -> dict[str, Any]:
+    """Other laws beside the power law; theory's curve is that of all its times, so that it may be shifted."""
+    time, loss, _ = mean_curve(curves, where)
+    if theory is None:
+        return evidence(time, loss)
+    everywhere = Window(float(theory.time[0]), float(theory.time[-1]), float("nan"))
+    return evidence(time, loss, *mean_curve(theory, everywhere)[:2])
 
 
 def estimate(curves: Curves, rule: WindowRule) -> tuple[PowerLaw, Window]:
@@ -124,7 +138,7 @@ def exponent_rows(dataset: xr.Dataset, coordinates: pd.DataFrame, settings: Anal
         reason = "no cell of this setting finished"
         return pd.DataFrame([{**key, **_unresolved(source, 0, reason)} for source in ("network", "twin")])
     finished = dataset.isel(cell=done)
-    sources = dict(_curves(finished, settings.rho))
+    sources = dict(source_curves(finished, settings.rho))
     theory = sources.get("theory")
     limit = _limit(finished)
     return pd.DataFrame([{**key, **_row(source, curves, theory, settings), "predicted_limit": limit} for source, curves in sources.items()])
@@ -137,6 +151,7 @@ def _row(source: str, curves: Curves, theory: Curves | None, settings: AnalysisS
         row |= {"window_start": where.start, "window_end": where.end, "decades": where.decades, "ignitions": where.ignitions}
         row |= {"points": int(where.of(curves.time).sum()), "exponent": law.exponent, "floor": _floor(curves, law)}
         row["predicted_finite"] = _prediction(theory, where)
+        row |= _evidence(curves, theory, where)
         row["relative_error"] = law.exponent / row["predicted_finite"] - 1
         row["ci_low"], row["ci_high"], row["ci_method"] = interval(curves, where, law.exponent, settings)
         verify(curves, where, law)
@@ -158,8 +173,17 @@ def _floor(curves: Curves, law: PowerLaw) -> float:
 
 def _unresolved(source: str, seeds: int, reason: str) -> dict[str, Any]:
     numbers = ("exponent", "ci_low", "ci_high", "window_start", "window_end", "decades", "ignitions", "floor", "predicted_finite")
-    nothing = dict.fromkeys((*numbers, "predicted_limit", "relative_error"), float("nan"))
-    return {"source": source, "seeds": seeds, **nothing, "points": 0, "ci_method": "", "status": "not_resolved", "reason": reason}
+    nothing: dict[str, Any] = dict.fromkeys((*numbers, "predicted_limit", "relative_error"), float("nan"))
+    return {
+        "source": source,
+        "seeds": seeds,
+        **nothing,
+        **NOTHING,
+        "points": 0,
+        "ci_method": "",
+        "status": "not_resolved",
+        "reason": reason,
+    }
 
 
 def _limit(dataset: xr.Dataset) -> float:
@@ -169,7 +193,8 @@ def _limit(dataset: xr.Dataset) -> float:
 # ---- curves
 
 
-def _curves(dataset: xr.Dataset, rho: float) -> Iterator[tuple[str, Curves]]:
+def source_curves(dataset: xr.Dataset, rho: float) -> Iterator[tuple[str, Curves]]:
+    """(source, curves) of one setting: network, twin, and theory where a tier has a smooth curve."""
     steps, times = dataset["step_number"].to_numpy(), dataset["time"].to_numpy()
     scale = times[:, -1:] / steps[:, -1:]
     number = dataset["mode_number"].to_numpy()[0]

@@ -23,6 +23,7 @@ from nqf_pipeline.analysis.ignition import valid_records
 from nqf_pipeline.analysis.kernel import kernel_drift
 from nqf_pipeline.analysis.plateaus import plateau_rows
 from nqf_pipeline.analysis.tradeoffs import write_tradeoffs
+from nqf_pipeline.analysis.window_scan import scan_rows
 from nqf_pipeline.errors import WorkError
 from nqf_pipeline.store.open import open_study, open_trajectories
 from nqf_pipeline.store.schema import SCALARS, Status
@@ -49,7 +50,7 @@ READ = (
     ),
     *("theory_loss", "theory_mode", "theory_ignition", "ignition_low", "ignition_high", "expected_loss"),
 )
-TABLES_WRITTEN = ("exponents", "plateaus", "cells", "timings")
+TABLES_WRITTEN = ("exponents", "window_scan", "plateaus", "cells", "timings")
 Frames = dict[str, pd.DataFrame]
 
 
@@ -77,7 +78,7 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
             f"{results}: the analysis failed ({error}). If the store is damaged, open_study(path, verify=True) names the file; "
             "deleting trajectories.json and starting the workflow again merges the shards anew."
         ) from error
-    frames = {name: _together([part[name] for part in parts]) for name in ("exponents", "plateaus", "cells")}
+    frames = {name: _together([part[name] for part in parts]) for name in ("exponents", "window_scan", "plateaus", "cells")}
     frames["timings"] = timings(results)
     written = {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
     written["extrapolation"] = write_extrapolation(results, settings.confidence)
@@ -140,10 +141,11 @@ def _analyse_batch(node: xr.Dataset, coordinates: pd.DataFrame, batch: Batch, se
     loaded = (node if len(cells) == node.sizes["cell"] else node.isel(cell=cells)).load()
     own = coordinates.iloc[cells].reset_index(drop=True)
     places = [np.searchsorted(cells, setting) for setting in batch.settings] if has_scaling(loaded, settings.window) else []
-    exponents = [exponent_rows(loaded.isel(cell=p), own.iloc[p].reset_index(drop=True), settings) for p in places]
+    groups = [(loaded.isel(cell=p), own.iloc[p].reset_index(drop=True), settings) for p in places]
+    exponents, windows = [exponent_rows(*group) for group in groups], [scan_rows(*group) for group in groups]
     run = np.flatnonzero(loaded["status"].to_numpy() != Status.missing)
     plateaus = plateau_rows(loaded.isel(cell=run), own.iloc[run].reset_index(drop=True), settings.rho) if len(run) else pd.DataFrame()
-    return {"exponents": _together(exponents), "plateaus": plateaus, "cells": cell_rows(loaded, own)}
+    return {"exponents": _together(exponents), "window_scan": _together(windows), "plateaus": plateaus, "cells": cell_rows(loaded, own)}
 
 
 def cell_rows(dataset: xr.Dataset, coordinates: pd.DataFrame) -> pd.DataFrame:

@@ -19,6 +19,8 @@ from nqf_pipeline.study.config import WindowRule
 
 POINTS = 8
 """Fewest records in a window."""
+FALL = 0.8
+"""A loss that keeps more than this share over the window has not left its plateau."""
 MODES = 3.0
 """Fewest ignitions in a window."""
 

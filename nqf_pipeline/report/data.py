@@ -30,6 +30,7 @@ class Findings:
     def __init__(self, study: Study) -> None:
         self.study = study
         self.exponents = study.exponents
+        self.window_scan = study.window_scan
         self.plateaus = study.plateaus
         self.cells = study.cells
         self.timings = study.timings

@@ -29,6 +29,7 @@ from nqf_pipeline.report.spectra import spectra
 from nqf_pipeline.report.style import theme
 from nqf_pipeline.report.tradeoffs import tradeoffs
 from nqf_pipeline.report.validity import validity
+from nqf_pipeline.report.window_scan import window_scan
 from nqf_pipeline.store.atomic import write_json
 from nqf_pipeline.store.open import open_study
 from nqf_pipeline.study.config import ReportSettings
@@ -46,6 +47,7 @@ GENERAL: dict[str, Draw] = {
     "validity": validity,
     "kernel": kernel,
     "exponents": exponents,
+    "window_scan": window_scan,
     "power_laws": power_laws,
     "fourier": fourier,
     "digits": digits,
@@ -69,6 +71,7 @@ HEADINGS = {name: name.replace("figure", "Figure ") + " of the paper" for name i
     "validity": "Where the twin tells the time",
     "kernel": "Lazy or feature learning",
     "exponents": "Scaling exponents",
+    "window_scan": "Windows and exponents",
     "power_laws": "Power-law losses",
     "fourier": "Fourier target",
     "digits": "Handwritten digits",

@@ -39,6 +39,11 @@ class Study:
         return read_table(self.path, "exponents")
 
     @cached_property
+    def window_scan(self) -> pd.DataFrame:
+        """Exponents in every window of every setting."""
+        return read_table(self.path, "window_scan")
+
+    @cached_property
     def plateaus(self) -> pd.DataFrame:
         """Ignition times, measured and predicted, per mode and tier."""
         return read_table(self.path, "plateaus")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-TABLES = ("exponents", "plateaus", "cells", "timings", "spectra", "spectral_laws", "extrapolation", "tradeoffs", "collapse", "claims")
+TABLES = (
+    *("exponents", "window_scan", "plateaus", "cells", "timings", "spectra", "spectral_laws"),
+    *("extrapolation", "tradeoffs", "collapse", "claims"),
+)
 
 
 @dataclass(frozen=True)

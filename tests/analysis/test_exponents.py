@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nqf_pipeline.analysis.exponents import Curves, _curves, estimate, exponent_rows, fit_window, interval
+from nqf_pipeline.analysis.exponents import Curves, estimate, exponent_rows, fit_window, interval, source_curves
 from nqf_pipeline.analysis.powerlaw import fit, fit_many, influence
 from nqf_pipeline.analysis.windows import Unresolved, window
 from nqf_pipeline.study.config import AnalysisSettings, WindowRule
@@ -108,8 +108,8 @@ def test_measured_and_predicted_share_the_window() -> None:
     coordinates = pd.DataFrame({"cell": data["cell"].to_numpy(), "seed": [0]})
     found = exponent_rows(data, coordinates, SETTINGS).set_index("source")
     assert found.loc["network", "window_start"] != found.loc["twin", "window_start"]
-    theory = dict(_curves(data, 0.5))["theory"]
-    where = window(dict(_curves(data, 0.5))["network"].ignition, theory.number, theory.time, SETTINGS.window)
+    theory = dict(source_curves(data, 0.5))["theory"]
+    where = window(dict(source_curves(data, 0.5))["network"].ignition, theory.number, theory.time, SETTINGS.window)
     assert found.loc["network", "predicted_finite"] == fit_window(theory, where).exponent
     assert found.loc["network", "relative_error"] != 0
 
@@ -136,7 +136,7 @@ def test_the_interval_covers_the_exponent_of_many_seeds() -> None:
 
     def seeds(count: int) -> Curves:
         curves = [power_law(2.0, 1.0, 1e-6, modes=200, draws=rng.chisquare(1, 200)) for _ in range(count)]
-        return dict(_curves(dataset(curves, rate=1e-3), 0.5))["network"]
+        return dict(source_curves(dataset(curves, rate=1e-3), 0.5))["network"]
 
     truth = estimate(seeds(300), SHORT.window)[0].exponent
     covered, methods = [], []

@@ -7,7 +7,7 @@ of residuals would forgive a wrong law). A difference below `DECISIVE` decides n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,8 +66,11 @@ def staircase(x: Bins, p: Parameters) -> Bins:
     return np.log1p((np.exp(np.clip(share, -50.0, 50.0)) * left).sum(0))
 
 
-def compare(curve: Binned, drops: Sequence[Drop] = ()) -> list[Model]:
-    """All models of a stretch, best first. The staircase has the modes whose drops were found, and is left out where there are none."""
+def compare(curve: Binned, drops: Sequence[Drop] = (), extra: Mapping[str, tuple[Law, Sequence[Parameters]]] | None = None) -> list[Model]:
+    """All models of a stretch, best first. The staircase has the modes whose drops were found, and is left out where there are none.
+
+    `extra`: further laws with the starts of their parameters.
+    """
     end, start = float(curve.x[-1] - curve.x[0]), float(curve.x[0])
     shares, slopes = (-8.0, -1.0), ((0.2, 1.0), (1.0, 0.2))
     found = [
@@ -79,6 +82,7 @@ def compare(curve: Binned, drops: Sequence[Drop] = ()) -> list[Model]:
     inside = [drop for drop in drops if curve.x[0] < np.log(drop.time) < curve.x[-1]]
     if inside:
         found.append(_best(curve, "staircase", staircase, [_modes(curve, inside, rate) for rate in (2.0, 2.7)]))
+    found += [_best(curve, name, *law) for name, law in (extra or {}).items()]
     named = [Model(model.model, _named(model, start), model.misfit, model.bic) for model in found]
     best = min(model.bic for model in named)
     return sorted((Model(m.model, m.parameters, m.misfit, m.bic - best) for m in named), key=lambda model: model.bic)
@@ -128,5 +132,7 @@ def _named(model: Model, start: float) -> dict[str, float]:
         if model.model == "staircase":
             times = p[len(p) // 3 : 2 * len(p) // 3]
             return {f"ignition_{i}": float(np.exp(t + start)) for i, t in enumerate(sorted(times), 1)}
+        if "exponential" not in model.model:
+            return model.parameters
         time = {"time_constant": float(np.exp(p[0] + start))}
         return time if model.model == "exponential" else {**time, "power": float(np.exp(p[2]))}

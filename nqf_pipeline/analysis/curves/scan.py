@@ -19,8 +19,7 @@ from jaxtyping import Bool, Float, Int
 
 from nqf_pipeline.analysis.curves.bins import Binned
 from nqf_pipeline.analysis.curves.profile import EXPONENTS, RATES, Bins, Numbers, Profile, Values, exponential, power, profile
-from nqf_pipeline.analysis.exponents import FALL
-from nqf_pipeline.analysis.windows import POINTS, Unresolved, Window
+from nqf_pipeline.analysis.windows import FALL, POINTS, Unresolved, Window
 
 DECADES = 1.0
 """Shortest window."""
