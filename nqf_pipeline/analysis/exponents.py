@@ -151,7 +151,7 @@ def _row(source: str, curves: Curves, theory: Curves | None, settings: AnalysisS
         row |= {"window_start": where.start, "window_end": where.end, "decades": where.decades, "ignitions": where.ignitions}
         row |= {"points": int(where.of(curves.time).sum()), "exponent": law.exponent, "floor": _floor(curves, law)}
         row["predicted_finite"] = _prediction(theory, where)
-        row |= _evidence(curves, theory, where)
+        row |= _evidence(curves, theory, where) if source == "network" else NOTHING
         row["relative_error"] = law.exponent / row["predicted_finite"] - 1
         row["ci_low"], row["ci_high"], row["ci_method"] = interval(curves, where, law.exponent, settings)
         verify(curves, where, law)

@@ -77,7 +77,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ),
         Column("predicted_limit", "float64", "1", "exponent for epsilon -> 0 and infinitely many modes"),
         Column("relative_error", "float64", "1", "exponent / predicted_finite - 1"),
-        Column("best_model", "string", "", "law with the lowest BIC (docs/fitting.md); `theory` is its finite-size curve"),
+        Column("best_model", "string", "", "law with the lowest BIC (docs/fitting.md); `theory` is its finite-size curve (networks only)"),
         Column("power_law_bic", "float64", "1", "BIC of the power law above the best model's; below 10 decides nothing"),
         Column("exponent_before", "float64", "1", "smoothly broken power law: exponent before the break"),
         Column("exponent_after", "float64", "1", "smoothly broken power law: exponent after the break"),

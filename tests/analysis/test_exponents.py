@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from nqf_pipeline.analysis.exponents import Curves, estimate, exponent_rows, fit_window, interval, source_curves
 from nqf_pipeline.analysis.powerlaw import fit, fit_many, influence
-from nqf_pipeline.analysis.windows import Unresolved, window
+from nqf_pipeline.analysis.window_scan import scan_rows
+from nqf_pipeline.analysis.windows import Unresolved, Window, window
 from nqf_pipeline.study.config import AnalysisSettings, WindowRule
 from tests.analysis import reference_fit
 from tests.analysis.synthetic import dataset, power_law
@@ -262,3 +263,28 @@ def test_seeds_that_never_ignite_a_mode_do_not_hide_it() -> None:
     assert window(ignition, number, time, WindowRule(last_share=0.5)).end == pytest.approx(200)
     ignition[1, 10:] = np.nan
     assert window(ignition, number, time, WindowRule(last_share=0.5)).end == pytest.approx(100)
+
+
+def test_other_laws_and_the_finite_size_curve_stand_beside_the_exponent() -> None:
+    """A network slower by a fifth than theory: its scale is measured, its shape fits, and a power law is not the whole story."""
+    curve = power_law(2.0, 0.8, 1e-6)
+    slow = (curve[0], np.interp(curve[0] / 1.2, curve[0], curve[1]), curve[2])
+    data = dataset([curve], rate=1e-3, network=[slow])
+    row = exponent_rows(data, pd.DataFrame({"cell": data["cell"].to_numpy(), "seed": [0]}), SETTINGS).set_index("source").loc["network"]
+    assert row["theory_scale"] == pytest.approx(1.2, rel=0.005)
+    assert row["theory_misfit"] < 0.003
+    assert row["best_model"] == "theory"
+    assert row["theory_bic"] == 0 < row["power_law_bic"]
+
+
+def test_every_window_has_its_exponent_and_prediction() -> None:
+    data = dataset([power_law(2.0, 0.8, 1e-6)], rate=1e-3)
+    scanned = scan_rows(data, pd.DataFrame({"cell": data["cell"].to_numpy(), "seed": [0]}), SETTINGS)
+    network = scanned[scanned["source"] == "network"]
+    assert 40 < len(network) <= 78
+    np.testing.assert_allclose(network["exponent"], network["predicted_finite"])
+    assert network["exponent"].max() > 1.15 * network["exponent"].min()
+    one = network.iloc[10]
+    curves = dict(source_curves(data, 0.5))["network"]
+    assert one["exponent"] == fit_window(curves, Window(one["window_start"], one["window_end"], 0.0)).exponent
+    assert (network["decades"] >= 0.25).all()

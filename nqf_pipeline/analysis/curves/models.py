@@ -16,6 +16,7 @@ from scipy.optimize import least_squares
 
 from nqf_pipeline.analysis.curves.bins import Binned
 from nqf_pipeline.analysis.curves.steps import Drop
+from nqf_pipeline.analysis.powerlaw import fit
 
 DECISIVE = 10.0
 Bins = Float[np.ndarray, "bins"]
@@ -72,12 +73,13 @@ def compare(curve: Binned, drops: Sequence[Drop] = (), extra: Mapping[str, tuple
     `extra`: further laws with the starts of their parameters.
     """
     end, start = float(curve.x[-1] - curve.x[0]), float(curve.x[0])
-    shares, slopes = (-8.0, -1.0), ((0.2, 1.0), (1.0, 0.2))
+    law = fit(curve.time, curve.loss, None)
+    k = float(np.clip(law.exponent, 0.05, 8.0))
     found = [
-        _best(curve, "power law", power_law, [np.array([k, s - k * end]) for k in (0.3, 1.0, 2.0) for s in shares]),
-        _best(curve, "exponential", exponential, [np.array([end * u, s]) for u in (0.4, 0.7, 1.0) for s in (-6.0, -1.0)]),
-        _best(curve, "stretched exponential", stretched, [np.array([end * u, -9.0, b]) for u in (0.1, 0.6, 1.0) for b in (-1.2, -0.3)]),
-        _best(curve, "broken power law", broken, [np.array([a, b, end * u, -1.0]) for a, b in slopes for u in (0.3, 0.7)]),
+        _best(curve, "power law", power_law, [np.array([k, s - k * end]) for s in (-8.0, -1.0)]),
+        _best(curve, "exponential", exponential, [np.array([end * u, s]) for u, s in ((0.4, -6.0), (0.8, -1.0))]),
+        _best(curve, "stretched exponential", stretched, [np.array([end * u, -9.0, b]) for u, b in ((0.1, -1.2), (0.7, -0.3))]),
+        _best(curve, "broken power law", broken, [np.array([k * a, k / a, end / 2, -1.0]) for a in (0.5, 2.0)]),
     ]
     inside = [drop for drop in drops if curve.x[0] < np.log(drop.time) < curve.x[-1]]
     if inside:
@@ -110,7 +112,7 @@ def _best(curve: Binned, name: str, law: Law, starts: Sequence[Parameters]) -> M
         return (gap - np.average(gap, weights=weight)) / curve.error
 
     with np.errstate(over="ignore", under="ignore"):
-        fits = [least_squares(residuals, start, method="lm", max_nfev=60 * (len(start) + 1)) for start in starts if len(start) < len(x)]
+        fits = [least_squares(residuals, start, method="lm", max_nfev=20 * (len(start) + 1)) for start in starts if len(start) < len(x)]
     if not fits:
         return Model(name, {}, float("nan"), float("inf"))
     fit = min(fits, key=lambda found: found.cost)
