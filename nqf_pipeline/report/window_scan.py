@@ -10,7 +10,7 @@ from matplotlib.collections import QuadMesh
 from nqf_pipeline.report.canvas import Drawing, Omitted, panels
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import SYMBOLS, fits
-from nqf_pipeline.report.style import INK, readable
+from nqf_pipeline.report.style import PAPER, readable
 from nqf_pipeline.report.wording import number
 from nqf_pipeline.study.config import ReportSettings
 
@@ -34,7 +34,15 @@ def window_scan(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         axis.set_title(name)
         axis.set_xlabel("window starts (gradient-flow time)")
         for place in [] if chosen is None else [chosen]:
-            axis.plot(place["window_start"], place["window_end"], marker="s", markersize=8, markerfacecolor="none", color=INK)
+            axis.plot(
+                place["window_start"],
+                place["window_end"],
+                marker="s",
+                markersize=8,
+                markerfacecolor="none",
+                color=PAPER,
+                markeredgewidth=1.6,
+            )
     axes[0, 0].set_ylabel("window ends")
     figure.colorbar(mesh, ax=list(axes[0]), label="exponent", shrink=0.9)
     return Drawing(figure, title, _caption(rows, chosen))

