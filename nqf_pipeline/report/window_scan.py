@@ -33,16 +33,8 @@ def window_scan(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         mesh = _map(axis, rows, column, (float(limits[0]), float(limits[1])))
         axis.set_title(name)
         axis.set_xlabel("window starts (gradient-flow time)")
-        for place in [] if chosen is None else [chosen]:
-            axis.plot(
-                place["window_start"],
-                place["window_end"],
-                marker="s",
-                markersize=8,
-                markerfacecolor="none",
-                color=PAPER,
-                markeredgewidth=1.6,
-            )
+        if chosen is not None:
+            axis.plot(chosen["window_start"], chosen["window_end"], "s", ms=8, markerfacecolor="none", color=PAPER, markeredgewidth=1.6)
     axes[0, 0].set_ylabel("window ends")
     figure.colorbar(mesh, ax=list(axes[0]), label="exponent", shrink=0.9)
     return Drawing(figure, title, _caption(rows, chosen))
