@@ -33,8 +33,9 @@ MOST_CHANGE, MOST_HALVINGS = 0.1, 12
 MOST_INTERVALS = 120
 MINOR = 0.05
 """Pairs whose height is below this share of the largest one are fluctuations of the residual, not the next mode."""
-RELAXATION, RELAXATION_POINTS = 8, 100
-"""A strength is looked for up to this many times the last event's step: residents relax slowly where inputs are ill-conditioned."""
+RELAXATION, SETTLING, RELAXATION_POINTS = 8, 200.0, 100
+"""A strength is looked for up to this many times the last event's step, and at least this many growth times of the fastest mode: residents
+relax slowly where inputs are ill-conditioned."""
 TRUSTED = 0.04
 """Relative error, as estimated, up to which the walk is taken."""
 
@@ -68,6 +69,8 @@ class EventClock:
     intervals: list[Interval]
     invaders: list[Invader]
     time_scale: float
+    reach: float
+    """Step up to which strengths are looked for."""
 
     @property
     def step(self) -> Float[Array, "events"]:
@@ -87,7 +90,7 @@ class EventClock:
         """Step at which each watched strength reaches one half; inf where it does not, however long residents relax."""
         if not self.invaders:
             return np.full(len(modes.target), np.inf)
-        span = np.geomspace(max(self.step[0] / 2, 1), max(RELAXATION * self.step[-1], 2), RELAXATION_POINTS)
+        span = np.geomspace(max(self.step[0] / 2, 1), self.reach, RELAXATION_POINTS)
         grid = np.unique(np.concatenate([self.step, span]))
         found = crossing(grid, np.array([modes.strength(order) for order in self.orders(grid)]))
         return np.where(np.isnan(found), np.inf, found)
@@ -114,8 +117,10 @@ def event_clock(moments: Moments, factors: tuple[Array, Array], optimizer: Optim
     most = min(most, factors[0].shape[1], int(np.sum(np.linalg.svd(moments.linear, compute_uv=False) > EMPTY)))
     while len(walker.invaders) < most and walker.next_event():
         pass
-    walker.settle()
-    return EventClock(walker.intervals, walker.invaders, optimizer.time_scale)
+    fastest = float(log_growth(4 * np.linalg.norm(moments.linear, 2), optimizer))
+    reach = max(RELAXATION * walker.now, SETTLING / fastest if fastest > 0 else 0.0, 2.0)
+    walker.settle(reach)
+    return EventClock(walker.intervals, walker.invaders, optimizer.time_scale, reach)
 
 
 @dataclass(frozen=True)
@@ -143,11 +148,16 @@ class Growing:
         return cls(left, right, size, log_growth(4 * size, optimizer), height, modes, float(np.linalg.norm(order)))
 
     @property
+    def room(self) -> Float[Array, "pairs"]:
+        """ln of the capacity over z."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.log(2 * np.maximum(self.height, 0)) - np.log((self.modes**2).sum(1)))
+
+    @property
     def need(self) -> Float[Array, "pairs"]:
         """Growth of ln z still missing; inf for pairs that do not rise."""
         rises = (self.gain > 0) & (self.height >= MINOR * self.height.max()) & (self.height > 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            need = np.log(2 * self.height) - np.log((self.modes**2).sum(1))
+        need = self.room
         # A weak pair that starts above its capacity is a remnant of the residual; only the strongest may ignite at once.
         at_once = (np.arange(len(need)) == 0) & (self.height >= MINOR * self.learnt)
         return np.where(rises & ((need > 0) | at_once), np.maximum(need, 0), np.inf)
@@ -189,9 +199,9 @@ class Walker:
                 return True
         return False
 
-    def settle(self) -> None:
-        """Follow the residents alone for as long as strengths are looked for."""
-        end, interval = RELAXATION * self.now, 0.0
+    def settle(self, end: float) -> None:
+        """Follow the residents alone up to this step."""
+        interval = 0.0
         for _ in range(MOST_INTERVALS):
             stretch = Stretch(self.landscape, self.order, len(self.invaders))
             interval = self._bounded(stretch, max(interval * WIDENING, end / 1e4, 1.0))
@@ -234,8 +244,8 @@ class Walker:
         before, self.order = self.order, self.order + saturated
         moving = Stretch(self.landscape, self.order, len(self.invaders) + 1).after(np.array([1 / rate]))[0] - self.order
         drift = float(np.linalg.norm(moving) / np.linalg.norm(saturated))
-        error = (self._overlap(growing, first) + drift / 2) / max(float(growing.gain[first]) * self.now, 1e-300)
-        self.invaders.append(Invader(self.now, saturated, rate, before, error))
+        error = (self._overlap(growing, first) + drift / 2) / max(float(growing.gain[first]) * self.now, 1e-3)
+        self.invaders.append(Invader(self.now, saturated, rate, before, min(error, 1.0)))
         self.small.remove(growing.modes[first])
 
 
@@ -257,9 +267,11 @@ class Small:
     def advance(self, growing: Growing, steps: float) -> None:
         """The linear flow over some steps: symmetric parts of each singular pair grow, antisymmetric ones decay."""
         left, right, gain = growing.left, growing.right, growing.gain
+        # What waits above or at its capacity without an event of its own grows no further.
+        growth = np.minimum(gain * steps, np.where(gain > 0, np.maximum(growing.room, 0), np.inf))
         others = (left.T @ self.first - right @ self.second) / np.sqrt(2.0)
-        grown = (np.exp(gain * steps / 2) - 1)[:, None] * growing.modes / np.sqrt(2.0)
-        decayed = (np.exp(-gain * steps / 2) - 1)[:, None] * others / np.sqrt(2.0)
+        grown = np.expm1(growth / 2)[:, None] * growing.modes / np.sqrt(2.0)
+        decayed = np.expm1(-gain * steps / 2)[:, None] * others / np.sqrt(2.0)
         self.first = self.first + left @ (grown + decayed)
         self.second = self.second + right.T @ (grown - decayed)
 
