@@ -82,7 +82,7 @@ def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer, w
     """
     if architecture.layered:
         reason = f"{architecture.name} has a quadratic form in every layer, whose inputs move as the layers below learn; integrate the twin"
-        return Regime("weights", "outside", reason, {})
+        return Regime("weights", "outside", reason, {"defect": np.nan, "timing_error": np.nan, "event_clock": 0.0})
     checks = measure(architecture, problem, optimizer)
     outside = _outside(architecture, optimizer)
     found = candidates(architecture, problem, weights) if checks["squared_error"] else []

@@ -10,8 +10,8 @@ import pytest
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.forms.structure import DiagonalStructure
-from nqf_pipeline.models import MLP, Architecture, Diagonal, FourierMLP, MultiHead, PhaseRetrieval, QueryKey
-from nqf_pipeline.tasks import Digits, FeaturePowerLaw, Fourier, Problem, Task, Teacher
+from nqf_pipeline.models import MLP, Architecture, DeepMLP, Diagonal, FourierMLP, MultiHead, PhaseRetrieval, QueryKey
+from nqf_pipeline.tasks import Digits, FeaturePowerLaw, Fourier, Problem, Task, Teacher, TeacherNetwork
 from nqf_pipeline.theory.candidates import whiteness_defect
 from nqf_pipeline.theory.commuting import entries_of
 from nqf_pipeline.theory.regime import regime
@@ -87,3 +87,11 @@ def test_the_event_clock_needs_correlations_and_steps_in_the_linear_span(rng: np
     assert regime(MLP(), correlated, Optimizer(weight_decay=0.01)).evented
     assert not regime(MLP(), correlated, ADAM).evented
     assert not regime(MLP(), white, GD).evented
+
+
+def test_layers_are_outside_with_every_measure_a_reader_asks_for():
+    stack = DeepMLP()
+    found = regime(stack, TeacherNetwork(samples=30).problem(stack, np.random.default_rng(0)), Optimizer())
+    assert (found.name, found.standing, found.closed, found.evented) == ("weights", "outside", False, False)
+    assert np.isnan(found.timing_error)
+    assert "every layer" in found.reason
