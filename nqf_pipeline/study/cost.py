@@ -14,6 +14,7 @@ import numpy as np
 from nqf_pipeline.models import CNN, DeepAttention, MatrixSensing, MixtureOfExperts, MultiHead, PSDSensing, QueryKey, SingleHead
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.cells import Cell
+from nqf_pipeline.study.layout import TABLES
 from nqf_pipeline.study.shards import Shard
 
 RATES = {
@@ -38,7 +39,7 @@ START = 4.0
 """Seconds until the first step of a job: interpreter, imports, data, compilation."""
 TIERS = 4
 """Tiers of theory stored beside a trajectory (an upper bound for the size)."""
-FILES_PER_SHARD, FILES_PER_BUCKET, FILES_PER_STUDY = 7, 72, 55
+FILES_PER_SHARD, FILES_PER_BUCKET, FILES_PER_STUDY = 7, 84, 55 + 2 * len(TABLES)
 """Shard, predictions, summaries, log, benchmark, lock; two for each array of the store; tables, figures, page."""
 
 
