@@ -2,7 +2,7 @@
 
 The timing error of a mode is |t_network / t_twin - 1|, both measured at the same fraction of the mode's target; a twin predicts the
 ignition of its network as far as this is small. A point of the map is the median over modes and seeds; a trend is the slope of
-ln(error) against ln(axis) over cells, each cell counting once with the median of its modes.
+ln(error) against ln(axis) over cells, each with the median of its modes, every setting of the other axes having a level of its own.
 """
 
 from __future__ import annotations
@@ -65,14 +65,19 @@ def median_map(rows: pd.DataFrame, across: str, up: str) -> pd.DataFrame:
 
 
 def trend(rows: pd.DataFrame, axis: str) -> Trend:
-    """Slope of ln(error) against ln(axis); NaN where fewer than three cells or one value of the axis are left."""
-    cells = rows.groupby("cell").agg(at=(axis, "first"), error=("error", "median"))
+    """Slope of ln(error) against ln(axis) with an own level for every setting of the other axes; NaN where that leaves no freedom."""
+    others = [other for other in swept(rows) if other != axis]
+    cells = rows.groupby("cell").agg({axis: "first", "error": "median", **dict.fromkeys(others, "first")})
     cells = cells[cells["error"] > TINY]
-    if len(cells) < 3 or cells["at"].nunique() < 2:
-        return Trend(float("nan"), float("nan"), float("nan"), len(cells))
-    fit = stats.linregress(np.log(cells["at"]), np.log(cells["error"]))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(cells) - 2) * fit.stderr)
-    return Trend(float(fit.slope), float(fit.slope) - half, float(fit.slope) + half, len(cells))
+    x, y = np.log(cells[axis].astype(float)), np.log(cells["error"])
+    levels = cells.groupby(others).ngroup() if others else pd.Series(0, index=cells.index)
+    x, y = x - x.groupby(levels).transform("mean"), y - y.groupby(levels).transform("mean")
+    free = len(cells) - levels.nunique() - 1
+    if free < 1 or not (x**2).sum() > 0:
+        return Trend(*(float("nan"),) * 3, len(cells))
+    slope = float((x * y).sum() / (x**2).sum())
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, free) * np.sqrt(((y - slope * x) ** 2).sum() / free / (x**2).sum()))
+    return Trend(slope, slope - half, slope + half, len(cells))
 
 
 def valley(rows: pd.DataFrame) -> float:

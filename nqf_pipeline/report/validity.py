@@ -30,7 +30,7 @@ def validity(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     if len(axes_of) < 2:
         return Omitted("no network that sweeps two of sigma, width and samples beside a twin")
     pairs = list(combinations(axes_of, 2))[:MAPS]
-    trends = {axis: trend(_below(plane(rows, (axis,)), axis), axis) for axis in axes_of}
+    trends = {axis: trend(_below(rows, axis), axis) for axis in axes_of}
     title = _title(rows, axes_of, trends)
     columns = max(len(pairs), len(axes_of))
     figure, axes = panels(2, columns, 2.3, title)
@@ -72,7 +72,7 @@ def _map(axis: Axes, rows: pd.DataFrame, across: str, up: str) -> None:
     table = median_map(rows, across, up).sort_index(ascending=False)
     sns.heatmap(
         table.set_axis([number(float(v)) for v in table.columns], axis=1).set_axis([number(float(v)) for v in table.index]),
-        annot=np.array([[percent(float(v)) for v in row] for row in table.to_numpy()], dtype=object),
+        annot=np.array([[f"{100 * v:.2g}" for v in row] for row in table.to_numpy()], dtype=object),
         fmt="",
         annot_kws={"fontsize": 6.5 if table.shape[1] > 4 else 8},
         cmap="rocket_r",
@@ -84,7 +84,8 @@ def _map(axis: Axes, rows: pd.DataFrame, across: str, up: str) -> None:
     )
     axis.set(xlabel=_LABELS[across], ylabel=_LABELS[up])
     axis.tick_params(length=0, rotation=0, labelsize=7.5)
-    axis.set_title(_fixed(rows, (across, up)) or "timing error", fontsize=8.5)
+    held = _fixed(rows, (across, up))
+    axis.set_title("timing error in %" + (f", {held}" if held else ""), fontsize=8.5)
 
 
 def _fixed(rows: pd.DataFrame, free: tuple[str, ...]) -> str:
@@ -93,7 +94,7 @@ def _fixed(rows: pd.DataFrame, free: tuple[str, ...]) -> str:
 
 
 def _trend(axis: Axes, rows: pd.DataFrame, name: str, found: Trend, look: ReportSettings) -> None:
-    """Median over modes and seeds along one axis: one thin line per value of another, thick the plane of the fit."""
+    """Median over modes and seeds along one axis: a line per value of another axis, thick at its middle value."""
     other = next((one for one in swept(rows) if one != name), name)
     values = ordered(rows[other]) if other != name else []
     for value, colour in zip(values, shades(colour_of(rows["architecture"].iloc[0], look.palette), max(len(values), 1)), strict=True):
@@ -105,7 +106,7 @@ def _trend(axis: Axes, rows: pd.DataFrame, name: str, found: Trend, look: Report
     axis.set_xlabel(_LABELS[name])
     if np.isfinite(found.slope):
         axis.set_title(f"slope {found.slope:.2f} ({found.low:.2f} to {found.high:.2f})", fontsize=8.5, color=INK)
-    axis.legend(title=_LABELS[other], fontsize=7, title_fontsize=7.5, handlelength=1.2, labelspacing=0.2)
+    axis.legend(title=_LABELS[other], fontsize=6.5, title_fontsize=7, handlelength=1.2, labelspacing=0.1)
 
 
 def _title(rows: pd.DataFrame, axes: list[str], trends: dict[str, Trend]) -> str:
@@ -125,6 +126,6 @@ def _caption(rows: pd.DataFrame, axes: list[str], trends: dict[str, Trend]) -> s
     kind, optimizer = readable(str(rows["architecture"].iloc[0])), readable(str(rows["optimizer"].iloc[0]))
     return (
         f"Timing error of a mode: |ignition of the network / ignition of its twin - 1|, median over modes and seeds; {kind}, {optimizer}, "
-        f"{rows['cell'].nunique()} cells. Maps hold the third axis at its middle value. Slopes of ln(error) along each axis, with 95 % "
-        f"intervals{side}: {listed(slopes) if slopes else 'not resolved'}."
+        f"{rows['cell'].nunique()} cells. Maps hold the third axis at its middle value. Slopes of ln(error) along each axis, every setting "
+        f"of the others at a level of its own, with 95 % intervals{side}: {listed(slopes) if slopes else 'not resolved'}."
     )

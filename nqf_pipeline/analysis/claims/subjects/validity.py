@@ -13,7 +13,7 @@ from nqf_pipeline.analysis.validity import timing_errors, trend
 from nqf_pipeline.analysis.windows import Unresolved
 
 SMALLEST, MIDDLE = 1e-6, 1e-3
-SAMPLES, WIDTH = 1000, 64
+WIDTH = 64
 STUDY = "validity"
 
 
@@ -30,24 +30,27 @@ def _slope(rows: pd.DataFrame, axis: str) -> Estimate:
 
 def width(evidence: Evidence) -> Finding:
     """Slope in width at a middle sigma and sample size."""
-    rows = _errors(evidence, sigma=MIDDLE, samples=SAMPLES)
+    rows = _errors(evidence, sigma=MIDDLE)
     note = f"Slope of ln(timing error) against ln(width) over {rows['cell'].nunique()} cells, widths {_values(rows, 'width')}."
     return Finding.equals(-1.0, _slope(rows, "width"), 0.5, note, absolute=True)
 
 
 def large_sigma(evidence: Evidence) -> Finding:
     """Slope in sigma from the middle upwards."""
-    rows = _errors(evidence, width=WIDTH, samples=SAMPLES)
+    rows = _errors(evidence, width=WIDTH)
     rows = rows[rows["sigma"] >= 0.99 * MIDDLE]
     note = f"Slope of ln(timing error) against ln(sigma), sigma {_values(rows, 'sigma')}, {rows['cell'].nunique()} cells."
     return Finding.at_least(0.0, _slope(rows, "sigma"), note)
 
 
 def small_sigma(evidence: Evidence) -> Finding:
-    """Error of the smallest sigma over that of the middle one, seed by seed and width by width."""
-    medians = [_errors(evidence, sigma=sigma, samples=SAMPLES).groupby(["width", "seed"])["error"].median() for sigma in (SMALLEST, MIDDLE)]
-    ratios = (medians[0] / medians[1]).dropna()
-    note = f"Median over {len(ratios)} pairs of cells (width and seed alike); largest ratio {ratios.max():.2g}."
+    """Largest error of a cell's modes at the smallest sigma over that at the middle one, at equal width, samples and seed."""
+    keys = ["width", "samples", "seed"]
+    worst = [_errors(evidence, sigma=sigma).groupby(keys)["error"].max() for sigma in (SMALLEST, MIDDLE)]
+    ratios = (worst[0] / worst[1]).dropna()
+    note = (
+        f"Ratio of the worst mode's error, median over {len(ratios)} pairs of cells; largest {ratios.max():.2g}, least {ratios.min():.2g}."
+    )
     return Finding.at_most(1.0, median_of(ratios), note)
 
 
@@ -61,7 +64,7 @@ def late_modes(evidence: Evidence) -> Finding:
 
 def samples(evidence: Evidence) -> Finding:
     """Slope in samples at the smallest sigma, of the late modes."""
-    rows = _errors(evidence, sigma=SMALLEST, width=WIDTH)
+    rows = _errors(evidence, sigma=SMALLEST)
     rows = rows[rows["mode"] >= 3]
     note = f"Slope of ln(timing error) of modes 3 and 4 against ln(samples), samples {_values(rows, 'samples')}."
     return Finding.at_most(0.0, _slope(rows, "samples"), note)
@@ -101,7 +104,7 @@ def _values(rows: pd.DataFrame, axis: str) -> str:
 CLAIMS = (
     Claim(
         "validity.width",
-        "The twin's timing error falls as 1 / width (MLP 20-width-8, sigma = 0.001, 1000 samples).",
+        "The twin's timing error falls as 1 / width (MLP 20-width-8, sigma = 0.001).",
         "Theorem 1, Limitations",
         STUDY,
         width,
@@ -115,7 +118,7 @@ CLAIMS = (
     ),
     Claim(
         "validity.small_sigma",
-        "The smaller sigma, the better the twin's timing: the error at sigma = 1e-6 is at most that at 0.001.",
+        "The smaller sigma, the better the twin's timing: the worst mode's error at sigma = 1e-6 is at most that at 0.001.",
         "Theorem 1, read as a limit",
         STUDY,
         small_sigma,
@@ -129,7 +132,7 @@ CLAIMS = (
     ),
     Claim(
         "validity.samples",
-        "More samples improve the timing of late modes at sigma = 1e-6, since finite-sample moments carry the seeds (width 64).",
+        "More samples improve the timing of late modes at sigma = 1e-6, since finite-sample moments carry the seeds.",
         "Limitations (not in the paper)",
         STUDY,
         samples,
