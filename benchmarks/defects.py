@@ -2,7 +2,8 @@
 
 `python -m benchmarks.defects [--seeds 6]` disturbs each sensing ensemble by growing amounts, predicts every mode by the regime of the
 undisturbed ensemble whatever its defect is, and compares with the quadratic form integrated in weight space at the same steps. Printed
-as JSON, for each regime: the largest defect at which 9 of 10 times are within 5 %, and quantiles of error over defect below it.
+as JSON, for each regime: the largest defect at which 9 of 10 times are within 5 %, and quantiles below it of error over defect and over
+the spread of the targets.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ ENSEMBLES: list[tuple[Name, str, tuple[Architecture, ...]]] = [
 
 def cases(kind: str, architectures: tuple[Architecture, ...]) -> list[tuple[Architecture, Task]]:
     """Disturbed ensembles."""
-    strengths = SPLIT.get(kind, (1.0, 0.5, 0.25))
+    strengths = SPLIT.get(kind, (1.0, 0.5, 0.25, 0.125))
     tasks = [SensingEnsemble(matrices=kind, strengths=strengths, disturbance=size) for size in DISTURBANCES]
     return [(architecture, task) for architecture in architectures for task in tasks]
 
 
-def measured(name: Name, architecture: Architecture, task: Task, seed: int) -> list[tuple[float, float]]:
-    """(defect, relative error of an ignition time) of every mode that ignites in time."""
+def measured(name: Name, architecture: Architecture, task: Task, seed: int) -> list[tuple[float, float, float]]:
+    """(defect, relative error of an ignition time, spread of the targets) of every mode that ignites in time."""
     rng = np.random.default_rng([seed, 11])
     problem = task.problem(architecture, rng)
     weights = SIGMA * architecture.initial(rng)
@@ -68,7 +69,7 @@ def measured(name: Name, architecture: Architecture, task: Task, seed: int) -> l
     predicted, truth = crossing(cell.step_number, modes.strength(z)), crossing(cell.step_number, trained(cell))
     with np.errstate(invalid="ignore"):
         error = np.where(np.isnan(predicted), 1.0, np.abs(predicted / truth - 1))
-    return [(found[0].defect, float(e)) for e in error[np.isfinite(truth)]]
+    return [(found[0].defect, float(e), found[0].spread) for e in error[np.isfinite(truth)]]
 
 
 def trained(cell: CellInputs) -> Array:
@@ -87,13 +88,13 @@ def trained(cell: CellInputs) -> Array:
     return np.array(strengths)
 
 
-def summary(name: str, pairs: list[tuple[float, float]]) -> dict[str, Any]:
+def summary(name: str, pairs: list[tuple[float, float, float]]) -> dict[str, Any]:
     """Tolerance and growth of one regime."""
-    defect, error = np.array(sorted(pairs)).T
+    defect, error, spread = np.array(sorted(pairs)).T
     late = np.array([np.quantile(error[(defect > d / 2) & (defect <= d * 1.01)], 0.9) for d in defect])
     good = defect[late <= WITHIN]
     tolerance = float(good.max()) if len(good) else 0.0
-    ratio = error[(defect <= tolerance) & (defect > 1e-6)] / defect[(defect <= tolerance) & (defect > 1e-6)]
+    ratio = (error / defect / spread)[(defect <= tolerance) & (defect > 1e-6)]
     median, most = np.quantile(ratio, [0.5, 0.9]).round(3).tolist() if len(ratio) else (None, None)
     return {
         "regime": name,

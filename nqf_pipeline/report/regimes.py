@@ -65,7 +65,8 @@ def _title(table: pd.DataFrame) -> str:
     if steps.empty:
         return "No regime holds exactly here: errors are those of conditions that hold nearly, or of networks near their quadratic form"
     worst = float(steps["relative_error"].abs().max())
-    return f"Where a condition holds exactly, its steps are those of training: {max(100 * worst, 1e-8):.0e} % at worst"
+    error = f"{100 * worst:.0e} % at worst" if worst > SMALLEST else "to rounding"
+    return f"Where a condition holds exactly, its steps are those of training: {error}"
 
 
 def _rows(study: Findings) -> pd.DataFrame:
