@@ -1,7 +1,8 @@
-"""Floor-aware power-law fits of loss curves, against a plain `scipy.optimize.curve_fit` of the same three parameters."""
+"""Fits of loss curves against a plain `scipy.optimize.curve_fit` of the same three parameters; all that is measured, on 100,000 curves."""
 
 from __future__ import annotations
 
+import resource
 import time
 import warnings
 from collections.abc import Callable
@@ -11,9 +12,13 @@ from scipy.optimize import curve_fit
 from threadpoolctl import threadpool_limits
 
 from benchmarks.rows import Row, rate_row
+from nqf_pipeline.analysis.bulk import measure_curves
+from nqf_pipeline.analysis.curves import describe
+from nqf_pipeline.analysis.curves.columns import Series
 from nqf_pipeline.analysis.powerlaw import fit_many
 
 CURVES, PEER_CURVES, POINTS, NOISE = 4000, 200, 200, 0.01
+BULK, ALONE = 100_000, 20
 TOLERANCE = 0.02
 """An exponent counts as recovered within this relative error."""
 
@@ -31,7 +36,32 @@ def fitting_rows(repeats: int) -> list[Row]:
         theirs.append(_run(_each, curves[:PEER_CURVES]))
     right = f"exponents within {TOLERANCE:.0%}: {ours[0][1]:.0%}, curve_fit {theirs[0][1]:.0%}"
     note = f"{CURVES} curves of {POINTS} points, noise {NOISE:.0%}; {right}"
-    return [rate_row("fits_per_second", [r for r, _ in ours], "scipy curve_fit, one start", [r for r, _ in theirs], "fits/s", note=note)]
+    fits = rate_row("fits_per_second", [r for r, _ in ours], "scipy curve_fit, one start", [r for r, _ in theirs], "fits/s", note=note)
+    return [fits, _bulk_row(max(1, repeats // 2))]
+
+
+def _bulk_row(repeats: int) -> Row:
+    """Everything measured on many curves, against `nqf fit`'s own path one by one; memory is the peak above the curves themselves."""
+    rng = np.random.default_rng(1)
+    times = np.logspace(0, 4, POINTS)
+    loss = (times ** -rng.uniform(0.4, 1.4, (BULK, 1)) + 3e-3) * np.exp(0.03 * rng.standard_normal((BULK, POINTS)))
+    before, rates, alone = _peak(), [], []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        measure_curves(times, loss)
+        rates.append(60 * BULK / (time.perf_counter() - start))
+        start = time.perf_counter()
+        for values in loss[:ALONE]:
+            describe(Series("loss", "time", times, values, None))
+        alone.append(60 * ALONE / (time.perf_counter() - start))
+    memory = f"peak memory {_peak() - before:.0f} MB above the curves"
+    note = f"{BULK:,} curves of {POINTS} points: exponents, windows, intervals, plateaus, drops; {memory}"
+    return rate_row("curves_per_minute", rates, "nqf fit's resampled intervals, curve by curve", alone, "curves/min", note=note)
+
+
+def _peak() -> float:
+    """Largest memory of this process so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _curve(rng: np.random.Generator) -> tuple[Curve, Curve, float]:

@@ -18,7 +18,12 @@ DPI = 150
 
 def fit_file(path: Path, time: str | None = None, loss: str | None = None) -> list[Description]:
     """Every curve of a file, the main one first."""
-    return [described for curve in read(path, time, loss) for described in describe(curve)]
+    found = [described for curve in read(path, time, loss) for described in describe(curve)]
+    if not any(len(described.time) for described in found):
+        raise InputError(
+            f"{path}: every loss is NaN or infinite, so there is no curve; give a file with finite losses, or name another --loss"
+        )
+    return found
 
 
 def document(path: Path, found: Sequence[Description]) -> dict[str, Any]:
