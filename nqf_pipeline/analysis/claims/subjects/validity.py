@@ -9,7 +9,7 @@ from nqf_pipeline.analysis.claims.claim import Claim, Finding
 from nqf_pipeline.analysis.claims.estimate import Estimate, median_of, share_of, span_of
 from nqf_pipeline.analysis.claims.evidence import Evidence
 from nqf_pipeline.analysis.kernel import FEATURES, LAZY, width_exponent
-from nqf_pipeline.analysis.validity import timing_errors, trend
+from nqf_pipeline.analysis.validity import AXES, timing_errors, trend
 from nqf_pipeline.analysis.windows import Unresolved
 
 SMALLEST, MIDDLE = 1e-6, 1e-3
@@ -18,7 +18,11 @@ STUDY = "validity"
 
 
 def _errors(evidence: Evidence, **conditions: float) -> pd.DataFrame:
-    return timing_errors(evidence.matched(source="network", tier="twin", **conditions))
+    rows = timing_errors(evidence.matched(source="network", tier="twin", **conditions))
+    absent = [axis for axis in AXES if axis not in rows]
+    if absent or rows.empty:
+        raise Unresolved(f"no timed ignition{' with ' + ', '.join(absent) if absent else ''}")
+    return rows
 
 
 def _slope(rows: pd.DataFrame, axis: str) -> Estimate:
