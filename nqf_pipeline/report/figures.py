@@ -52,11 +52,16 @@ GENERAL: dict[str, Draw] = {
     "fourier": fourier,
     "digits": digits,
     "spectra": spectra,
-    "layers": layers,
     "run": run,
 }
 """What `all` stands for: figures that any study may fill."""
-LAWS: dict[str, Draw] = {"regimes": regimes, "extrapolation": extrapolation, "tradeoffs": tradeoffs, "collapse": collapse}
+LAWS: dict[str, Draw] = {
+    "regimes": regimes,
+    "extrapolation": extrapolation,
+    "tradeoffs": tradeoffs,
+    "collapse": collapse,
+    "layers": layers,
+}
 """Figures of one question each: drawn where a study names them, not part of `all`."""
 FIGURES = PAPER | LAWS | GENERAL
 """By name, in the order of the page."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
@@ -123,7 +124,8 @@ def test_dense_figures_are_set_as_png(finished, written, monkeypatch):
     body = page.write(finished, LOOK).read_text(encoding="utf-8")
     monkeypatch.undo()
     page.write(finished, LOOK)
-    assert body.count("data:image/png;base64,") == len(figures.GENERAL)
+    drawn = [entry for entry in json.loads((finished / "figures" / "figures.json").read_text()).values() if "omitted" not in entry]
+    assert body.count("data:image/png;base64,") == len(drawn) > 5
     assert "<svg" not in body
 
 

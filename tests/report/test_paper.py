@@ -42,7 +42,7 @@ def test_a_study_without_the_cells_says_so(make, name):
 
 def test_they_are_drawn_where_named_only(make):
     assert not set(figures.chosen(LOOK)) & set(PAPER)
-    assert set(figures.chosen(LOOK)) | set(PAPER) == set(FIGURES)
+    assert set(PAPER) < set(FIGURES)
     results = make("paper")
     look = ReportSettings(dpi=60, figures=["figure4", "run"])
     figures.draw(results, look)
