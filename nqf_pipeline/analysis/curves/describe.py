@@ -101,7 +101,7 @@ def _described(curve: Series) -> Description:
     rough = noise(np.log(usable.loss))
     usable = _without_first(_without_spikes(usable, rough, notes), rough, notes)
     pieces = _unbroken(usable, rough, notes)
-    main = max(pieces, key=lambda piece: np.log(piece.time[-1] / piece.time[0]))
+    main = max(pieces, key=lambda piece: np.log(piece.time[-1]) - np.log(piece.time[0]))
     rough = noise(np.log(main.loss))
     fine, coarse = fine_bins(main.time, main.loss, rough), binned(main.time, main.loss, rough, FIT_BINS)
     _say_rise(coarse, curve.time_name, notes)
@@ -156,7 +156,7 @@ def fine_many(time: Float[np.ndarray, "records"], log_loss: Float[np.ndarray, "c
 
 def step_bins(time: Float[np.ndarray, "records"]) -> int:
     """Bins over the range of a curve, for plateaus and drops."""
-    return int(np.clip(STEP_BINS * np.log10(time[-1] / time[0]), FEWEST, MOST))
+    return int(np.clip(STEP_BINS * (np.log10(time[-1]) - np.log10(time[0])), FEWEST, MOST))
 
 
 def _law(curve: Binned, rises: bool) -> Law:
