@@ -52,7 +52,7 @@ def _compared(study: Findings) -> pd.DataFrame:
     if "twin_depth" not in rows.columns:
         return rows.iloc[:0]
     rows = rows[rows["twin_depth"].isin(TWINS)]
-    both = rows.groupby("experiment")["twin_depth"].transform("nunique") == len(TWINS)
+    both = rows.groupby(["experiment", "architecture", "sigma"])["twin_depth"].transform("nunique") == len(TWINS)
     return rows[both]
 
 

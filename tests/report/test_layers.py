@@ -56,3 +56,12 @@ def test_one_twin_alone_is_no_comparison(made):
     assert isinstance(layers(made, ReportSettings()), Omitted)
     made.rows = made.rows.drop(columns="twin_depth")
     assert isinstance(layers(made, ReportSettings()), Omitted)
+
+
+def test_a_network_without_its_second_twin_is_left_out():
+    made = Made()
+    alone = made.rows[made.rows["twin_depth"] == "deep"].assign(architecture="deep_attention")
+    made.rows = pd.concat([made.rows, alone], ignore_index=True)
+    drawing = layers(made, ReportSettings())
+    assert len(drawing.figure.axes) == 2
+    assert "attention" not in drawing.title
