@@ -43,7 +43,7 @@ def test_layers_and_fresh_batches_go_into_a_report(tmp_path: Path) -> None:
     np.testing.assert_allclose(deep.loc["deep", "network_loss"], deep.loc["shallow", "network_loss"], rtol=1e-4)
     assert (np.abs(deep.loc["deep", "twin_loss"] / deep.loc["shallow", "twin_loss"] - 1) > 1e-3).all()
     online = cells[cells["experiment"] == "online"].set_index(["fresh", "seed"])
-    assert (online.loc[True, "network_loss"] != online.loc[False, "network_loss"]).all()
+    assert (online.loc[1, "network_loss"] != online.loc[0, "network_loss"]).all()
     assert "Several layers" in (workspace.results / "report.html").read_text()
     floors = [node["loss_floor"].to_numpy() for name, node in open_study(workspace.results).trajectories.children.items() if "deep" in name]
     assert np.isnan(np.concatenate(floors)).all()
