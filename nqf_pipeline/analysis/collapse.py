@@ -27,12 +27,12 @@ from jaxtyping import Float
 from scipy.stats import linregress
 from scipy.stats import t as student
 
-from nqf_pipeline.analysis.ignition import measure
+from nqf_pipeline.analysis.ignition import flow_time, measure
 from nqf_pipeline.store.open import Study, open_study
-from nqf_pipeline.store.schema import Status
+from nqf_pipeline.store.schema import SCALARS, Status
 from nqf_pipeline.store.select import Curves, curves_of, index_of
 from nqf_pipeline.store.tables import write_table
-from nqf_pipeline.theory.sudden import THRESHOLD
+from nqf_pipeline.theory.sudden import RISE, Verdict, verdict
 
 FEWEST = 4
 """Epsilon values that a collapse needs."""
@@ -43,7 +43,8 @@ LEAST_ERROR = 1e-3
 """Error of a strength below which means over seeds are not trusted."""
 POWERS = np.linspace(0.5, 1.5, 201)
 Values = Float[np.ndarray, "..."]
-_SWEPT = frozenset({"sigma", "epsilon", "seed", "steps", "cell", "experiment", "status", "diverged_step", "loss_floor", "exponent_limit"})
+_SWEPT = frozenset({"sigma", "epsilon", "seed", "steps", "cell", "experiment", "node", "position", "regime", "standing", *SCALARS})
+"""Coordinates in which the cells of one setting may differ."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +74,9 @@ class Size:
         return np.asarray(np.median(self.crossing[2] - self.crossing[0], axis=0) / self.length)
 
     @property
-    def separation(self) -> Float[np.ndarray, "modes"]:
-        """Distance from the step before over the mean of both widths, in order of time; the start is a step of width zero."""
-        order = np.argsort(self.half)
-        width = np.concatenate([[0.0], self.width[order]])
-        return np.asarray(np.diff(self.half[order], prepend=0.0) / ((width[1:] + width[:-1]) / 2))
-
-    @property
-    def plateaus(self) -> int:
-        """Steps that a plateau precedes."""
-        return int(np.sum(self.separation > THRESHOLD))
+    def verdict(self) -> Verdict:
+        """Sudden or gradual, from the measured half-times and widths."""
+        return verdict(self.half, RISE / self.width)
 
 
 @dataclass(frozen=True)
@@ -118,7 +112,7 @@ def transitions(study: Study) -> Iterator[Transition]:
     """Settings run at enough epsilon whose modes all ignite at each of them and have a predicted asymptote."""
     index = index_of(study.trajectories)
     index = index[index["status"] == int(Status.done)]
-    keys = [name for name in index if name not in _SWEPT and name not in ("node", "position", "regime", "standing")]
+    keys = [name for name in index if name not in _SWEPT]
     for _, group in index.groupby(keys, dropna=False):
         if group["epsilon"].nunique() < FEWEST:
             continue
@@ -138,16 +132,16 @@ def _size(study: Study, cells: pd.DataFrame, source: str) -> Size | None:
     asymptote = curves[0].theory("theory_ignition", "asymptote")
     if asymptote is None or any(c.of(f"{source}_mode") is None for c in curves):
         return None
-    scale, time = curves[0].time[-1] / curves[0].steps[-1], curves[0].time[1:]
-    crossing = [[_crossing(c, source, edge) * scale for c in curves] for edge in EDGES]
+    first, time = curves[0], curves[0].time[1:]
+    crossing = [[_crossing(c, source, edge) for c in curves] for edge in EDGES]
     strength = np.array([_on_grid(c, source, time) for c in curves])
     epsilon = float(cells["epsilon"].iloc[0])
-    return Size(epsilon, time, strength, np.array(crossing), asymptote * scale / np.log(1 / epsilon))
+    return Size(epsilon, time, strength, np.array(crossing), flow_time(asymptote, first.steps, first.time) / np.log(1 / epsilon))
 
 
 def _crossing(curve: Curves, source: str, edge: float) -> Values:
     strength, loss = (np.asarray(curve.of(f"{source}_{name}")) for name in ("mode", "loss"))
-    return np.asarray(measure(curve.steps[None], strength[None], loss[None], edge).step[0])
+    return flow_time(measure(curve.steps[None], strength[None], loss[None], edge).step[0], curve.steps, curve.time)
 
 
 def _on_grid(curve: Curves, source: str, time: Values) -> Float[np.ndarray, "records modes"]:

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from scipy.stats import t as student
 
 from nqf_pipeline.analysis.evidence import NOTHING, evidence
-from nqf_pipeline.analysis.ignition import measure
+from nqf_pipeline.analysis.ignition import flow_time, measure
 from nqf_pipeline.analysis.plateaus import predicted
 from nqf_pipeline.analysis.powerlaw import PowerLaw, fit
 from nqf_pipeline.analysis.windows import FALL, MODES, Unresolved, Window, window
@@ -196,18 +196,21 @@ def _limit(dataset: xr.Dataset) -> float:
 def source_curves(dataset: xr.Dataset, rho: float) -> Iterator[tuple[str, Curves]]:
     """(source, curves) of one setting: network, twin, and theory where a tier has a smooth curve."""
     steps, times = dataset["step_number"].to_numpy(), dataset["time"].to_numpy()
-    scale = times[:, -1:] / steps[:, -1:]
     number = dataset["mode_number"].to_numpy()[0]
     floor = _known_floor(dataset)
     for source in ("network", "twin"):
         loss = dataset[f"{source}_loss"].to_numpy()
-        ignition = measure(steps, dataset[f"{source}_mode"].to_numpy(), loss, rho).step * scale
-        yield source, _common(times, loss, floor, ignition, number)
+        ignition = measure(steps, dataset[f"{source}_mode"].to_numpy(), loss, rho).step
+        yield source, _common(times, loss, floor, _times_of(ignition, steps, times), number)
     tier = _finest(dataset)
     if tier is not None:
-        ignition = predicted(dataset, rho)[tier] * scale
+        ignition = _times_of(predicted(dataset, rho)[tier], steps, times)
         ignition = np.where(ignition <= times[:, -1:], ignition, np.nan)
         yield "theory", _common(times, _theory_loss(dataset, tier), floor, ignition, number)
+
+
+def _times_of(ignition: np.ndarray, steps: np.ndarray, times: np.ndarray) -> np.ndarray:
+    return np.array([flow_time(*cell) for cell in zip(ignition, steps, times, strict=True)])
 
 
 def _theory_loss(dataset: xr.Dataset, tier: str) -> np.ndarray:

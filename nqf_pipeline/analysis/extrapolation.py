@@ -74,11 +74,11 @@ def approaches(study: Study) -> Iterator[tuple[dict[str, Any], Approach]]:
     index = index[index["status"] == int(Status.done)]
     keys = [name for name in table if name not in _FOUND and name not in _SCALE]
     for _, group in table.sort_values("epsilon", ascending=False).groupby(keys, dropna=False, sort=False):
-        parts = [part for _, fitted in group.iterrows() if (part := _corrected(study, index, fitted)) is not None]
+        found = [(float(fitted["epsilon"]), _corrected(study, index, fitted)) for _, fitted in group.iterrows()]
+        epsilon, parts = np.array([e for e, part in found if part]), [part for _, part in found if part]
         if parts:
             seeds = min(len(part[2]) for part in parts)
             columns = [np.array(column) for column in zip(*((*part[:2], part[2][:seeds], part[3]) for part in parts), strict=True)]
-            epsilon = group["epsilon"].to_numpy()[: len(parts)]
             limit = float(group["predicted_limit"].iloc[0])
             approach = Approach(epsilon, columns[0], columns[1], columns[2].T, columns[3], limit)
             yield {name: group[name].iloc[0] for name in keys}, approach

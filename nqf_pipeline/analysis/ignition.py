@@ -43,6 +43,21 @@ def measure(
     return Ignition(step, _uncertainty(step_number, seen, step, rho), last)
 
 
+def flow_time(
+    step: Float[np.ndarray, "..."], step_number: Int[np.ndarray, "records"], time: Float[np.ndarray, "records"]
+) -> Float[np.ndarray, "..."]:
+    """Gradient-flow time of steps of one cell, from its own records, so that learning-rate schedules count.
+
+    Beyond the records time goes on as at their end. Exact where the learning rate is constant between two records. NaN stays NaN; a step
+    of infinity takes forever.
+    """
+    step, last = np.asarray(step, float), float(step_number[-1])
+    pace = (time[-1] - time[-2]) / (step_number[-1] - step_number[-2])
+    late = np.where(np.isfinite(step), step - last, 0.0) * pace
+    found = np.where(step > last, time[-1] + late, np.interp(step, step_number, time))
+    return np.where(np.isinf(step), np.inf, found)
+
+
 def valid_records(loss: Float[np.ndarray, "cells records"]) -> Bool[np.ndarray, "cells records"]:
     """Records before the first loss that is not finite or has blown up; prefixes only."""
     with np.errstate(invalid="ignore"):

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from scipy.special import zeta
 from scipy.stats import t as student
 
-from nqf_pipeline.analysis.ignition import measure
+from nqf_pipeline.analysis.ignition import flow_time, measure
 from nqf_pipeline.store.open import Study, open_study
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.select import Curves, curves_of, index_of
@@ -169,8 +169,7 @@ def _ignition(curve: Curves) -> Values:
     strength, loss = curve.of("network_mode"), curve.of("network_loss")
     assert strength is not None
     assert loss is not None
-    scale = curve.time[-1] / curve.steps[-1]
-    return np.asarray(measure(curve.steps[None], strength[None], loss[None], 0.5).step[0] * scale)
+    return flow_time(measure(curve.steps[None], strength[None], loss[None]).step[0], curve.steps, curve.time)
 
 
 # ---- rows

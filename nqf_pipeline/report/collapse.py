@@ -42,7 +42,7 @@ def collapse(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     ]
     source_legend(figure, [], lines)
     spans = [f"{readable(str(t.key['architecture']))}: ε from {power(t.sizes[0].epsilon)} to {power(t.sizes[-1].epsilon)}" for t in found]
-    counts = [f"{t.sizes[0].plateaus} to {t.sizes[-1].plateaus} of {len(t.number)} steps follow a plateau" for t in found]
+    counts = [f"{t.sizes[0].verdict.plateaus} to {t.sizes[-1].verdict.plateaus} of {len(t.number)} steps follow a plateau" for t in found]
     said = "; ".join(f"{span}, {count}" for span, count in zip(spans, counts, strict=True))
     return Drawing(figure, title, f"Predicted power 1 in both. {said}.")
 

@@ -137,7 +137,8 @@ class CellForecast:
                 "batch_noise": None,
             }
         steps = self._finest.ignition
-        time = self.cell.optimizer.flow_time(self.prediction.tiers.get("flow", self._finest).ignition)
+        flow = self.prediction.tiers.get("flow", self._finest).ignition
+        time = np.where(np.isinf(flow), np.inf, self.cell.optimizer.flow_time(flow))
         said = np.select([np.isnan(steps), np.isinf(steps)], ["no statement", "never"], "predicted")
         return {
             "mode_number": _list(self.cell.problem.modes.number),

@@ -65,23 +65,27 @@ def _bands(inputs: Sequence[CellInputs], predictions: Sequence[Prediction]) -> n
     return bands
 
 
+def _has_expected_loss(cell: Cell) -> bool:
+    return cell.optimizer.in_linear_span and cell.optimizer.batch_size is None
+
+
 def _expected_loss(cell: Cell) -> np.ndarray:
     """Knows no draw of weights, so seeds share it; nothing where the steps do not follow the modes or only see batches."""
-    if not cell.optimizer.in_linear_span or cell.optimizer.batch_size is not None:
+    if not _has_expected_loss(cell):
         return np.full(cell.records, np.nan)
     return _expected_curve(cell.task, cell.architecture, cell.epsilon, cell.optimizer, cell.steps, cell.records)
 
 
 def _missing_tail(cell: Cell) -> np.ndarray:
     """Nothing where there is no expected loss either."""
-    if not cell.optimizer.in_linear_span:
+    if not _has_expected_loss(cell):
         return np.full(cell.records, np.nan)
-    return _tail(cell.task, cell.architecture, cell.epsilon, cell.time_scale, cell.steps, cell.records)
+    return _tail(cell.task, cell.architecture, cell.epsilon, cell.optimizer, cell.steps, cell.records)
 
 
 @lru_cache(maxsize=64)
-def _tail(task: Task, architecture: Architecture, epsilon: float, scale: float, steps: int, records: int) -> np.ndarray:
-    return missing_tail(task, architecture, epsilon, scale * step_grid(steps, records))
+def _tail(task: Task, architecture: Architecture, epsilon: float, optimizer: Optimizer, steps: int, records: int) -> np.ndarray:
+    return missing_tail(task, architecture, epsilon, optimizer.flow_time(step_grid(steps, records)))
 
 
 @lru_cache(maxsize=64)

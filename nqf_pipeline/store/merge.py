@@ -163,7 +163,7 @@ def _conventions() -> dict[str, Any]:
         "title": "Trajectories of networks and their quadratic twins",
         "conventions": CONVENTIONS,
         "schema_version": SCHEMA_VERSION,
-        "time_convention": "time = learning_rate * step_number, divided by 1 - momentum for momentum",
+        "time_convention": ENTRIES["time"].meaning,
         "epsilon_convention": "sigma: standard deviation of the weights; epsilon = degrees * sigma^2: scale of the order parameter",
         "ignition_convention": f"first step at which the recovered strength reaches rho; predictions are stored for rho = {FRACTION:g}",
         "units": {entry.name: entry.units for entry in ENTRIES.values() if entry.units},

@@ -230,7 +230,7 @@ class Invaders:
         timing = (self.own(unsure) + (row * close * np.exp(self.log_height) / speed).sum(1) / 2) / rate
         later = self.setting.invasion(settled)
         gone = (state.z > 0) & (settled <= 0)
-        leaving = np.where(gone, state.z / np.maximum(np.abs(later), 1e-3 * np.abs(self.setting.rate)), 0.0)
+        leaving = np.divide(state.z, np.maximum(np.abs(later), 1e-3 * np.abs(self.setting.rate)), out=np.zeros_like(later), where=gone)
         unsure = unsure + np.abs(later - self.invasion) * timing[:, None] + close * column * height[:, None] / speed / 2
         unsure = np.where((state.z > 0) | (settled > 0), 0.0, unsure + act(matrix, leaving) / 2)
         return np.where(gone, 1.0, unsure), timing

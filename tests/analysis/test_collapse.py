@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from xarray import DataTree
 
-from nqf_pipeline.analysis.collapse import Size, Transition, quality_of, rescaled, rows_of
+from nqf_pipeline.analysis.collapse import Size, Transition, quality_of, rescaled, rows_of, transitions
+from tests.analysis.synthetic import dataset, power_law
 
 RATES = np.array([1.0, 0.5, 0.2])
 
@@ -65,6 +69,20 @@ def test_separation_and_plateaus_grow_with_the_size() -> None:
     order = np.array([np.median(s.crossing[1], 0) for s in (small, large)])
     widths = np.log(81) / RATES
     expected = np.diff(order[1], prepend=0) / ((widths + np.concatenate([[0], widths[:-1]])) / 2)
-    np.testing.assert_allclose(large.separation, expected)
-    assert (large.separation > small.separation).all()
-    assert large.plateaus == 3 > small.plateaus
+    np.testing.assert_allclose(large.verdict.separation, expected)
+    assert (large.verdict.separation > small.verdict.separation).all()
+    assert large.verdict.plateaus == 3 > small.verdict.plateaus
+
+
+def test_seeds_of_one_setting_stay_together_whatever_their_estimated_error() -> None:
+    """The regime's estimate differs from data set to data set: it names no setting."""
+    grid = [(epsilon, seed) for epsilon in (1e-4, 1e-6, 1e-8, 1e-12) for seed in (0, 1)]
+    curves = [power_law(2.0, 0.8, epsilon, modes=3, late=1.0) for epsilon, _ in grid]
+    data = dataset(curves, rate=1e-4, timing_error=("cell", np.linspace(0, 1e-3, len(grid))))
+    data = data.assign(theory_ignition=data["theory_ignition"] * 0 + 100.0).assign_coords(tier=["asymptote"])
+    named = {name: ("cell", list(values)) for name, values in zip(("epsilon", "seed"), zip(*grid, strict=True), strict=True)}
+    tree = DataTree.from_dict({"bucket": data.fillna(100.0).assign_coords(architecture=("cell", ["diagonal"] * len(grid)), **named)})
+    found = list(transitions(SimpleNamespace(trajectories=tree)))
+    assert [transition.key["source"] for transition in found] == ["network", "twin"]
+    assert {len(size.strength) for size in found[0].sizes} == {2}
+    assert len(found[0].sizes) == 4

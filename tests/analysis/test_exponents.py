@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nqf_pipeline.analysis.exponents import Curves, estimate, exponent_rows, fit_window, interval, source_curves
+from nqf_pipeline.analysis.ignition import flow_time
 from nqf_pipeline.analysis.powerlaw import fit, fit_many, influence
 from nqf_pipeline.analysis.window_scan import scan_rows
 from nqf_pipeline.analysis.windows import Unresolved, Window, window
@@ -288,3 +289,19 @@ def test_every_window_has_its_exponent_and_prediction() -> None:
     curves = dict(source_curves(data, 0.5))["network"]
     assert one["exponent"] == fit_window(curves, Window(one["window_start"], one["window_end"], 0.0)).exponent
     assert (network["decades"] >= 0.25).all()
+
+
+def test_ignitions_of_a_scheduled_run_are_read_in_its_own_time() -> None:
+    """Half the learning rate from the middle on: a step there takes half as long as before, and no common scale turns steps into time."""
+    steps, time = np.array([0, 50, 100, 200, 300]), np.array([0.0, 50, 100, 150, 200])
+    found = flow_time(np.array([25.0, 100.0, 150.0, 400.0, np.inf, np.nan]), steps, time)
+    np.testing.assert_allclose(found, [25, 100, 125, 250, np.inf, np.nan])
+    halted = np.array([0.0, 50, 100, 100, 100])
+    np.testing.assert_allclose(flow_time(np.array([400.0, np.inf]), steps, halted), [100, np.inf])
+    curve = power_law(2.0, 0.8, 1e-6)
+    plain, slow = (dataset([curve], rate=1e-3) for _ in range(2))
+    half = len(curve[0]) // 2
+    late = slow["step_number"].to_numpy()
+    late[:, half:] = 2 * late[:, half:] - late[:, half]
+    ignitions = [dict(source_curves(data, 0.5))["network"].ignition for data in (plain, slow)]
+    np.testing.assert_allclose(*ignitions, rtol=0.02)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from xarray import DataTree
 
-from nqf_pipeline.analysis.extrapolation import Approach, row
+from nqf_pipeline.analysis import extrapolation
+from nqf_pipeline.analysis.extrapolation import Approach, approaches, row
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import Diagonal
 from nqf_pipeline.stages.theory import predict_cells
@@ -62,3 +66,29 @@ def test_the_theory_stage_stores_the_missing_tail() -> None:
         validate(predicted, "theory", "here")
         tails.append(predicted["missing_tail"].to_numpy()[0] + predicted["expected_loss"].to_numpy()[0])
     np.testing.assert_allclose(*tails, rtol=2e-3)
+
+
+def test_an_epsilon_without_a_stored_tail_is_left_out_with_its_exponent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old cells in an extended study: every exponent stays beside its own epsilon."""
+    rows = [{"epsilon": epsilon, "exponent": k, "predicted_limit": 1.25, "status": "ok"} for k, epsilon in enumerate(EPSILON)]
+    table = pd.DataFrame(rows).assign(source="network", architecture="diagonal", task="feature_power_law", optimizer="gd")
+    study = SimpleNamespace(exponents=table, trajectories=DataTree())
+
+    def corrected(_: Any, __: Any, fitted: pd.Series) -> tuple[float, float, np.ndarray, float] | None:
+        return None if fitted["epsilon"] == EPSILON[0] else (fitted["exponent"], fitted["exponent"], np.zeros(2), 1.3)
+
+    monkeypatch.setattr(extrapolation, "_corrected", corrected)
+    ((_, found),) = approaches(study)
+    np.testing.assert_array_equal(found.epsilon, EPSILON[1:])
+    np.testing.assert_array_equal(found.measured, [1, 2, 3])
+
+
+def test_the_missing_tail_follows_a_schedule() -> None:
+    """Half the learning rate all along is half the time: the tail at step 2n is the one of the whole rate at step n."""
+    fields: dict[str, Any] = {"architecture": Diagonal(inputs=50), "task": FeaturePowerLaw(modes=50), "sigma": 1e-3, "records": 40}
+    halved = Optimizer(learning_rate=0.5, schedule="step", decay_steps=1, final_share=0.5)
+    tails = {
+        steps: predict_cells([Cell.model_validate({**fields, "optimizer": optimizer, "steps": steps})])["missing_tail"].to_numpy()[0, -1]
+        for steps, optimizer in ((1000, Optimizer(learning_rate=0.5)), (1999, halved))
+    }
+    assert tails[1000] == pytest.approx(tails[1999], rel=1e-9)

@@ -261,3 +261,16 @@ def test_bad_input_names_file_and_key(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert (code, out) == (2, "")
     assert "bad.yaml" in err
     assert "sigmas" in err
+
+
+def test_what_a_schedule_never_reaches_has_no_time(tmp_path: Path) -> None:
+    """The learning rate is gone before the last modes ignite: neither their steps nor their times are finite."""
+    experiment = (
+        "{architectures: [{kind: diagonal, inputs: 9}], tasks: [{kind: feature_power_law, modes: 9}], sigma: 1.0e-3, seeds: 1, steps: 400, "
+        "optimizers: [{kind: gd, learning_rate: 0.5, schedule: linear, decay_steps: 90}], records: 16}"
+    )
+    (tmp_path / "one.yaml").write_text(f"name: one\nexperiments: {{only: {experiment}}}\n")
+    ((forecast,), _) = predict_study(tmp_path / "one.yaml")
+    steps, times, said = (forecast.document[name] for name in ("ignition_steps", "ignition_times", "ignition"))
+    assert set(said) == {"predicted", "never"}
+    assert [np.isfinite(step) for step in steps] == [np.isfinite(time) for time in times] == [word == "predicted" for word in said]

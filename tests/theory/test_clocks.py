@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -242,3 +243,12 @@ def test_weights_without_degrees_for_a_mode_have_no_event_for_it() -> None:
     clock = event_clock(inputs.problem.moments, inputs.architecture.factors(inputs.weights), inputs.optimizer, 4)
     assert len(clock.step) == 2
     assert list(np.isfinite(clock.ignition(inputs.problem.modes))) == [True, True, False, False]
+
+
+def test_a_mode_that_nothing_moves_makes_no_noise() -> None:
+    """Neither driven nor coupled: it never ignites, and no quotient of zeros is formed on the way."""
+    rate, interaction = np.array([1.0, 0.5, 0.0]), np.diag([1.0, 1.0, 0.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        steps = invasion_steps(rate, interaction, np.full(3, np.log(1e-6)), FLOW)
+    assert np.isfinite(steps).tolist() == [True, True, False]

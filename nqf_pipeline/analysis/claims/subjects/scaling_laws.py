@@ -198,9 +198,9 @@ def separated(architecture: str) -> Measure:
         found = next(chosen, None)
         if found is None:
             raise Unresolved(f"no {architecture} was run at several epsilon until all modes had ignited")
-        counts = ", ".join(f"{size.plateaus} of {len(size.separation)} at {size.epsilon:.0e}" for size in found.sizes)
+        counts = ", ".join(f"{size.verdict.plateaus} of {size.verdict.steps} at {size.epsilon:.0e}" for size in found.sizes)
         note = f"Steps that follow a plateau: {counts}."
-        return Finding.at_least(1.0, exactly(float(np.min(found.sizes[-1].separation))), note)
+        return Finding.at_least(1.0, exactly(float(np.min(found.sizes[-1].verdict.separation))), note)
 
     return measure
 
