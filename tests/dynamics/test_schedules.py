@@ -130,6 +130,9 @@ def test_clocks_change_their_time_and_nothing_else() -> None:
         before, after = predict([one])[0].tiers, predict([other])[0].tiers
         assert set(before) == set(after)
         for tier in after:
-            np.testing.assert_allclose(changed.full_steps(after[tier].ignition), before[tier].ignition, rtol=3e-3)
-        finest = "discrete" if "discrete" in after else "event"
-        np.testing.assert_allclose(after[finest].ignition, integrate(other, int(1.2 * after[finest].ignition.max())).ignition, rtol=0.03)
+            said = np.isfinite(after[tier].ignition)
+            assert np.all(before[tier].ignition[~said] > 0.99 * changed.full_steps(6000)), "silent only where the schedule ends too early"
+            np.testing.assert_allclose(changed.full_steps(after[tier].ignition[said]), before[tier].ignition[said], rtol=3e-3)
+        finest = after["discrete" if "discrete" in after else "event"].ignition
+        last = int(1.2 * np.nanmax(finest))
+        np.testing.assert_allclose(finest[np.isfinite(finest)], integrate(other, last).ignition[np.isfinite(finest)], rtol=0.03)

@@ -200,7 +200,7 @@ def test_a_cell_is_named_by_the_files_contents_not_its_place(file: Path) -> None
 
 def test_the_page_on_own_modules_is_true(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "own_module.md").read_text()
-    code, net = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code, _, net = re.findall(r"```python\n(.*?)```", page, re.DOTALL)  # the plain class in between: tests/stages/test_check.py
     (config,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     assert len(config.splitlines()) <= 10
     (tmp_path / "my_model.py").write_text(code)
