@@ -59,11 +59,17 @@ def measured(row: pd.Series) -> str:
     if math.isnan(value):
         return ""
     if not low < high:
-        return number(value)
+        return _end(value)
+    if math.isinf(high - low):
+        return f"{_end(value)} ({_end(low)} to {_end(high)})"
     digits = 1 - math.floor(math.log10(high - low))
     plain = digits <= DIGITS and abs(value) < LARGE
     value, low, high = (f"{end:.{max(digits, 0)}f}" if plain else number(end) for end in (value, low, high))
     return f"{value} ({low} to {high})"
+
+
+def _end(value: float) -> str:
+    return "infinite" if math.isinf(value) else number(value)
 
 
 def summary(verdicts: pd.Series) -> str:

@@ -13,6 +13,7 @@ from nqf_pipeline.analysis.claims.estimate import Estimate
 from nqf_pipeline.analysis.claims.measures import scaled, slope_of, timing
 from nqf_pipeline.analysis.claims.staircases import clock_rates, plateau_count, widening, worst
 from nqf_pipeline.analysis.claims.subjects import scaling
+from nqf_pipeline.report.claims import measured
 
 RATES = np.array([1.0, 0.5, 0.25])
 GD = 0.01
@@ -85,6 +86,21 @@ def test_timing_compares_networks_not_modes() -> None:
     assert (found.measured, found.low, found.high) == (0.0, 0.0, 0.2)
     assert found.verdict == "not resolved"
     assert "worst 20.00%" in found.note
+
+
+def test_a_mode_that_is_missed_is_infinitely_wrong() -> None:
+    """One mode in a network leaves its median; two of three do not, and the worst is never finite."""
+    rows = plateaus(epsilons=(1e-5, 1e-8))
+    rows.loc[rows["mode"] == 3, ["status", "t_measured", "relative_error"]] = ["unmatched_mode", np.nan, np.nan]
+    assert timing(0.05, tier="asymptote")(evidence(plateaus=rows)).verdict == "holds"
+    found = worst("asymptote", 0.05, task="stairs")(evidence(plateaus=rows))
+    assert (found.measured, found.verdict) == (np.inf, "fails")
+    rows.loc[rows["mode"] == 2, ["status", "relative_error"]] = ["unmatched_plateau", np.nan]
+    missed = timing(0.05, tier="asymptote")(evidence(plateaus=rows))
+    assert missed.verdict == "fails"
+    assert "2 of 6 modes due or seen" in missed.note
+    assert measured(pd.Series({"measured": missed.measured, "low": missed.low, "high": missed.high})) == "infinite"
+    assert measured(pd.Series({"measured": 0.1, "low": 0.0, "high": np.inf})) == "0.1 (0 to infinite)"
 
 
 def test_slopes() -> None:

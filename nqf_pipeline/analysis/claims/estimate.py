@@ -35,8 +35,11 @@ def mean_of(values: Iterable[float]) -> Estimate:
 
 
 def median_of(values: Iterable[float]) -> Estimate:
-    """Median with the interval between order statistics that covers it in at least 95 % (all values, where there are too few for that)."""
-    data = np.sort(_several(values))
+    """Median with the interval between order statistics that covers it in at least 95 % (all values, where there are too few for that).
+
+    Infinite values take part.
+    """
+    data = np.sort(_several(values, infinite=True))
     ranks = np.arange(len(data) // 2 + 1)
     cut = max(int(ranks[stats.binom.cdf(ranks - 1, len(data), 0.5) <= (1 - CONFIDENCE) / 2].max()) - 1, 0)
     return Estimate(float(np.median(data)), float(data[cut]), float(data[-1 - cut]))
@@ -59,9 +62,9 @@ def share_of(hits: Iterable[bool]) -> Estimate:
     return Estimate(float(data.mean()), float(interval.low), float(interval.high))
 
 
-def _several(values: Iterable[float]) -> np.ndarray:
+def _several(values: Iterable[float], infinite: bool = False) -> np.ndarray:
     data = np.asarray([*values], float)
-    data = data[np.isfinite(data)]
+    data = data[~np.isnan(data) if infinite else np.isfinite(data)]
     if len(data) < 2:
         raise Unresolved(f"an interval needs at least two values, and there {'is one' if len(data) else 'are none'}")
     return data

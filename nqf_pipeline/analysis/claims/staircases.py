@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,12 @@ import pandas as pd
 from nqf_pipeline.analysis.claims.claim import Finding
 from nqf_pipeline.analysis.claims.estimate import Estimate, exactly, span_of
 from nqf_pipeline.analysis.claims.evidence import Evidence
-from nqf_pipeline.analysis.claims.measures import Measure, flow_times, log_epsilon, scaled, slope_of
+from nqf_pipeline.analysis.claims.measures import Measure, flow_times, log_epsilon, scaled, sizes, slope_of
 from nqf_pipeline.analysis.windows import Unresolved
 from nqf_pipeline.theory.ignition import crossing
 
 SMALL = 1e-7
 """Epsilons below which ignition times are taken as linear in ln(1/epsilon)."""
-
-
-def networks(tier: str, **conditions: Any) -> Callable[[Evidence], pd.DataFrame]:
-    """Matched ignitions of networks against one tier."""
-    return lambda evidence: evidence.matched(source="network", tier=tier, **conditions)
 
 
 def clock_rates(task: str, within: float) -> Measure:
@@ -138,11 +132,11 @@ def decayed(task: str) -> Measure:
 
 
 def worst(tier: str, within: float, **conditions: Any) -> Measure:
-    """Largest timing error of a tier."""
+    """Largest timing error of a tier, infinite where a mode is missed."""
 
     def measure(evidence: Evidence) -> Finding:
-        rows = networks(tier, **conditions)(evidence)
-        errors = rows["relative_error"].abs()
+        rows = evidence.ignitions(source="network", tier=tier, **conditions)
+        errors = sizes(rows)
         note = f"Largest of {len(rows)} ignitions; median {errors.median():.2%}."
         return Finding.at_most(within, exactly(errors.max()), note)
 

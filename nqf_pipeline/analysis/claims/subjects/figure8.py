@@ -16,6 +16,7 @@ from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.manifest import read_manifest
 
 if TYPE_CHECKING:
+    from nqf_pipeline.dynamics.closure import Closure
     from nqf_pipeline.study.cells import Cell
 
 STUDY = "fig8"
@@ -86,14 +87,16 @@ def scale(architecture: str) -> Measure:
 
 def closed_per_layer(evidence: Evidence) -> Finding:
     """Loss from (M, mu) of both layers against the twin's weights."""
-    gaps = [_closure_gap(cell, recorded, compressed=False) for cell, recorded in _wide(evidence)]
+    gaps = [_gap(_closure(cell, compressed=False), cell, recorded) for cell, recorded in _wide(evidence)]
     return Finding.at_most(ROUNDING, span_of(gaps), f"Largest relative difference of the twin's loss over all records, {len(gaps)} seeds.")
 
 
 def compressed_per_layer(evidence: Evidence) -> Finding:
     """The same with every layer at the width of its own span."""
-    gaps = [_closure_gap(cell, recorded, compressed=True) for cell, recorded in _wide(evidence)]
-    note = f"48 units a layer compressed to 9 and 7; largest relative difference of the loss over all records, {len(gaps)} seeds."
+    found = [(_closure(cell, compressed=True), cell, recorded) for cell, recorded in _wide(evidence)]
+    gaps, (closure, cell, _) = [_gap(*one) for one in found], found[0]
+    widths = " and ".join(map(str, closure.widths))
+    note = f"{cell.architecture.width} units a layer compressed to {widths}; largest relative difference at any record, {len(gaps)} seeds."
     return Finding.at_most(ROUNDING, span_of(gaps), note)
 
 
@@ -109,8 +112,8 @@ def _wide(evidence: Evidence) -> list[tuple[Cell, np.ndarray]]:
     return found
 
 
-def _closure_gap(cell: Cell, recorded: np.ndarray, compressed: bool) -> float:
-    """Largest relative difference of recorded and closed loss."""
+def _closure(cell: Cell, compressed: bool) -> Closure:
+    """(M, mu) of every layer of a cell's deep twin."""
     from nqf_pipeline.dynamics.deep import compress_layers, deep_closure, layers_of, units_of  # JAX: imported where it is used
     from nqf_pipeline.dynamics.losses import squared_error
     from nqf_pipeline.models.stack import Stack
@@ -119,7 +122,11 @@ def _closure_gap(cell: Cell, recorded: np.ndarray, compressed: bool) -> float:
     assert isinstance(cell.architecture, Stack)  # what `wide` trains
     problem, units = problem_of(cell), units_of(cell.architecture, initial_weights(cell))
     closure = deep_closure(layers_of(cell.architecture), problem.inputs, problem.targets, squared_error, units)
-    closure = compress_layers(closure, units)[0] if compressed else closure
+    return compress_layers(closure, units)[0] if compressed else closure
+
+
+def _gap(closure: Closure, cell: Cell, recorded: np.ndarray) -> float:
+    """Largest relative difference of recorded and closed loss."""
     closed = closure.train(cell.optimizer, cell.step_grid())[0].loss
     return float(np.abs(closed / recorded - 1).max())
 

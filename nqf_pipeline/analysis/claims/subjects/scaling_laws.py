@@ -15,9 +15,12 @@ from nqf_pipeline.analysis.collapse import transitions
 from nqf_pipeline.analysis.windows import Unresolved
 from nqf_pipeline.store.select import where
 from nqf_pipeline.store.tables import TableError
+from nqf_pipeline.study.config import WindowRule
 
 CLOSE = 0.02
 """Share of an exponent within which it counts as the limit."""
+FIRST_MODE = WindowRule().first_mode
+"""Modes that ignite before the window of a fit opens are not counted in it, but for this one."""
 LIMITS = {0.0: "4/3", 0.5: "1", 1.0: "4/5"}
 Measure = Callable[[Evidence], Finding]
 
@@ -74,7 +77,7 @@ def fourier_plain(theta: float) -> Measure:
 
     def measure(evidence: Evidence) -> Finding:
         (row,) = _long(evidence, theta)
-        note = f"A straight line at sigma = 1e-4 with {row['ignitions'] + 3:.0f} modes ignited, uncorrected."
+        note = f"A straight line at sigma = 1e-4 with {row['ignitions'] + FIRST_MODE:.0f} modes ignited, uncorrected."
         return Finding.equals(float(row["predicted_limit"]), _interval(row, "exponent", "ci"), CLOSE, note)
 
     return measure
@@ -103,7 +106,7 @@ def fourier_ignited(evidence: Evidence) -> Finding:
     """Modes that ignite in the runs that are fitted."""
     found = evidence.exponents(activation="linear", source="twin")
     note = f"Last ignited mode inside the window, over {len(found)} settings."
-    return Finding.at_least(30.0, span_of(found["ignitions"] + 3), note)
+    return Finding.at_least(30.0, span_of(found["ignitions"] + FIRST_MODE), note)
 
 
 def tanh_network(evidence: Evidence) -> Finding:

@@ -108,7 +108,7 @@ def _values(rows: pd.DataFrame, axis: str) -> str:
 CLAIMS = (
     Claim(
         "validity.width",
-        "The twin's timing error falls as 1 / width (MLP 20-width-8, sigma = 0.001).",
+        "The twin's timing error falls as 1 / width (power within 0.5; MLP 20-width-8, sigma = 0.001).",
         "Theorem 1, Limitations",
         STUDY,
         width,
@@ -150,7 +150,7 @@ CLAIMS = (
     ),
     Claim(
         "kernel.width",
-        "At fixed sigma a wider module is lazier: the relative change of its kernel falls as 1 / width (sigma up to 0.001).",
+        "At fixed sigma a wider module is lazier: its kernel changes as 1 / width (power within 0.1; sigma up to 0.001).",
         "Propositions 8 and 9",
         STUDY,
         lazy_width,
