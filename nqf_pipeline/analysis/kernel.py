@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 import xarray as xr
 from jaxtyping import Float
-from scipy import stats
+
+from nqf_pipeline.analysis.slopes import Slope, common_slope
 
 LAZY, FEATURES = 0.1, 1.0
 """Relative change of the kernel over training below which it counts as kept, and above which as learnt."""
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class Exponent:
-    """kernel change ~ width^value, with its interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 def regime(change: float) -> str:
@@ -38,18 +27,10 @@ def kernel_drift(dataset: xr.Dataset) -> dict[str, Float[np.ndarray, "cells reco
     return {name: nothing if values is None else values.to_numpy() for name, values in recorded.items()}
 
 
-def width_exponent(cells: pd.DataFrame) -> Exponent | None:
+def width_exponent(cells: pd.DataFrame) -> Slope | None:
     """Slope of ln(change) against ln(width) with an own level for every sigma; None where no sigma has two widths."""
     if "width" not in cells:
         return None
     rows = cells[np.isfinite(cells["kernel_change"]) & (cells["kernel_change"] > 0)]
-    rows = rows.assign(x=np.log(rows["width"].astype(float)), y=np.log(rows["kernel_change"]))
-    levels = rows.groupby("sigma")[["x", "y"]].transform("mean")
-    x, y = (rows["x"] - levels["x"]).to_numpy(), (rows["y"] - levels["y"]).to_numpy()
-    free = len(rows) - rows["sigma"].nunique() - 1
-    if free < 1 or not (x**2).sum() > 0:
-        return None
-    slope = float((x * y).sum() / (x**2).sum())
-    error = np.sqrt(((y - slope * x) ** 2).sum() / free / (x**2).sum())
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, free) * error)
-    return Exponent(slope, slope - half, slope + half)
+    slope = common_slope(np.log(rows["width"].astype(float)), np.log(rows["kernel_change"]), rows["sigma"])
+    return slope if np.isfinite(slope.value) else None

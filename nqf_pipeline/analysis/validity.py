@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+
+from nqf_pipeline.analysis.slopes import common_slope
 
 AXES = ("sigma", "width", "samples")
-CONFIDENCE = 0.95
 EARLIEST = 5
 """Ignitions before this step are the start itself, not something to time."""
 TINY = 1e-6
@@ -69,15 +69,9 @@ def trend(rows: pd.DataFrame, axis: str) -> Trend:
     others = [other for other in swept(rows) if other != axis]
     cells = rows.groupby("cell").agg({axis: "first", "error": "median", **dict.fromkeys(others, "first")})
     cells = cells[cells["error"] > TINY]
-    x, y = np.log(cells[axis].astype(float)), np.log(cells["error"])
     levels = cells.groupby(others).ngroup() if others else pd.Series(0, index=cells.index)
-    x, y = x - x.groupby(levels).transform("mean"), y - y.groupby(levels).transform("mean")
-    free = len(cells) - levels.nunique() - 1
-    if free < 1 or not (x**2).sum() > 0:
-        return Trend(*(float("nan"),) * 3, len(cells))
-    slope = float((x * y).sum() / (x**2).sum())
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, free) * np.sqrt(((y - slope * x) ** 2).sum() / free / (x**2).sum()))
-    return Trend(slope, slope - half, slope + half, len(cells))
+    slope = common_slope(np.log(cells[axis].astype(float)), np.log(cells["error"]), levels)
+    return Trend(slope.value, slope.low, slope.high, len(cells))
 
 
 def valley(rows: pd.DataFrame) -> float:

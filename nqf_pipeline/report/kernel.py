@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from nqf_pipeline.analysis.kernel import FEATURES, LAZY, Exponent, regime, width_exponent
+from nqf_pipeline.analysis.kernel import FEATURES, LAZY, regime, width_exponent
+from nqf_pipeline.analysis.slopes import Slope
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
 from nqf_pipeline.report.data import Findings, ordered, typical
 from nqf_pipeline.report.learning import networks
@@ -100,6 +101,6 @@ def _caption(cells: pd.DataFrame) -> str:
     return " ".join(words)
 
 
-def _spoken(found: Exponent) -> str:
+def _spoken(found: Slope) -> str:
     direction = "turns lazy as it grows wider" if found.high < 0 else "keeps learning features as it grows wider"
     return f"the change goes as width^{found.value:.2f} ({found.low:.2f} to {found.high:.2f}), so it {direction}"

@@ -24,7 +24,7 @@ def tradeoffs(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         return Omitted("no ensemble was run at several sizes")
     rows = [{row["quantity"]: row for row in sweep_rows(sweep)} for sweep in found]
     errors = np.array([one["loss of compute"]["exponent"] / one["loss of compute"]["predicted_limit"] - 1 for one in rows])
-    title = f"The best loss falls with compute as predicted: slopes within {percent(float(np.nanmax(np.abs(errors))))} of the limit"
+    title = f"The best loss over compute: slopes differ from the predicted limit by {percent(float(np.nanmax(np.abs(errors))))} at most"
     shown = list(zip(found, rows, strict=True))[:PANELS]
     height, width = grid_of(len(shown), 3)
     figure, axes = panels(height, width, 2.4, title)

@@ -102,18 +102,20 @@ def regime(architecture: Architecture, problem: Problem, optimizer: Optimizer, w
         return Regime(name, "outside", outside, checks)
     if name == "moments":
         return Regime(name, "exact" if architecture.exactly_quadratic else "local", reason, checks)
-    if chosen is None or not chosen.exact:
+    reason += _batches(optimizer) if chosen is not None or checks["event_clock"] else ""
+    if chosen is None or not chosen.exact or optimizer.batch_size is not None:
         return Regime(name, "conditional", reason, checks)
-    if optimizer.batch_size is not None:
-        return Regime(
-            name,
-            "conditional",
-            f"{reason}; minibatches add noise that the full-batch solution leaves out (delay, spread and floor: batch_noise)",
-            checks,
-        )
     if name == "whitened_feedforward" or not architecture.exactly_quadratic:
         return Regime(name, "local", f"{reason}; the network follows its quadratic form near zero weights only", checks)
     return Regime(name, "exact", reason, checks)
+
+
+def _batches(optimizer: Optimizer) -> str:
+    """What a clock does not know of minibatches."""
+    if optimizer.batch_size is None:
+        return ""
+    noise = "; minibatches add noise that the full-batch solution leaves out (delay, spread and floor: batch_noise)"
+    return noise + (", and second moments are those of the held-out samples, not of what batches are drawn from" if optimizer.fresh else "")
 
 
 def _integrated(refused: str, checks: dict[str, float]) -> tuple[Name, str]:

@@ -95,3 +95,21 @@ def test_layers_are_outside_with_every_measure_a_reader_asks_for():
     assert (found.name, found.standing, found.closed, found.evented) == ("weights", "outside", False, False)
     assert np.isnan(found.timing_error)
     assert "every layer" in found.reason
+
+
+@pytest.mark.parametrize("inputs", ["gaussian", "white", "correlated"])
+def test_clocks_say_what_they_do_not_know_of_batches(inputs: Any) -> None:
+    """Nearly white inputs included."""
+    task, rng = Teacher(inputs=inputs, samples=2000), np.random.default_rng(0)
+    problem = task.problem(MLP(), rng)
+    assert "minibatches add noise" not in regime(MLP(), problem, GD).reason
+    fresh = regime(MLP(), problem, SGD.model_copy(update={"fresh": True}))
+    assert fresh.closed or fresh.evented
+    assert "minibatches add noise" in fresh.reason
+    assert "held-out samples" in fresh.reason
+    assert "held-out samples" not in regime(MLP(), problem, SGD).reason
+
+
+def test_cells_without_a_clock_leave_no_noise_out() -> None:
+    problem = Teacher().problem(QueryKey(), np.random.default_rng(0))
+    assert "minibatches add noise" not in regime(QueryKey(), problem, SGD.model_copy(update={"fresh": True})).reason

@@ -70,8 +70,8 @@ def _start(steps: np.ndarray, strengths: np.ndarray) -> float:
 def _words(cells: pd.DataFrame, rows: pd.DataFrame, sigmas: Sequence[float]) -> tuple[str, str]:
     gaps = cells[cells["cell"].isin(rows["cell"])].groupby("sigma")["largest_mode_gap"]
     small, large = (gaps.median().loc[sigma] for sigma in sigmas)
-    ends = [f"σ = {number(sigma)} (gap {gap:.2f})" for sigma, gap in zip(sigmas, (small, large), strict=True)]
-    title = f"Networks keep to their twins at {ends[0]} and leave them at {ends[1]}"
+    ends = [f"{gap:.2f} at σ = {number(sigma)}" for sigma, gap in zip(sigmas, (small, large), strict=True)]
+    title = f"Strengths of networks and their twins differ by up to {ends[0]}, and by {ends[1]}"
     worst = gaps.max().loc[sigmas[0]]
     modules = plural(rows["architecture"].nunique(), "module")
     return title, (
