@@ -24,7 +24,7 @@ from nqf_pipeline.theory.candidates import problem_projectors
 from nqf_pipeline.theory.events import EventClock, event_clock
 from nqf_pipeline.theory.growth import log_growth
 from nqf_pipeline.theory.ignition import FRACTION, crossing
-from nqf_pipeline.theory.invasion import walk
+from nqf_pipeline.theory.invasion import Walk, walk
 from nqf_pipeline.theory.matrix_modes import curvature_of, exact_steps, isotropic_flow
 from nqf_pipeline.theory.order_parameters import order_curves
 from nqf_pipeline.theory.regime import Regime, regime
@@ -43,6 +43,8 @@ from nqf_pipeline.theory.systems import (
 Array = Any
 MOST_WALKED, LATE_POINTS = 100, 2000
 """Interacting modes up to which the event clock is walked, and points of the grid on which late ignitions are looked for."""
+SLIGHT = 1e-6
+"""Share of a watched strength below which a mode does not matter for it: rounding of a common basis."""
 TIERS = frozenset({"asymptote", "event", "flow", "discrete"})
 
 
@@ -161,15 +163,18 @@ def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete:
 
 
 def _coupled(cell: CellInputs, found: Regime, asked: Collection[str]) -> dict[str, TierCurve]:
-    """Interacting modes, integrated and stepped; what ignites after the records is left to the event clock, if they are not too many."""
+    """Interacting modes, integrated and stepped; what ignites after the records is read off the flow, if there are not too many modes."""
     modes = system(cell, found)
     assert isinstance(modes, CoupledSystem)
     curves, later = {}, np.full(len(modes.mix), np.nan)
     if len(modes.rate) <= MOST_WALKED and np.all(modes.seed > 0):
-        events = _walked(cell, modes)
-        later = events.ignition
+        events = walk(modes.rate[None, :, 0], modes.interaction[None], np.log(modes.seed[None, :, 0]), cell.optimizer)
+        last = max((float(event.step[0]) for event in events.events), default=1.0)
+        grid = np.geomspace(1.0, max(2 * last, 2.0), LATE_POINTS)
+        flow = modes.flow(grid * cell.optimizer.time_scale, cell.optimizer.weight_decay)
+        later = cell.optimizer.scheduled_steps(crossing(grid, modes.strength(flow)))
         if "event" in asked:
-            curves["event"] = events
+            curves["event"] = _walked(cell, modes, events, grid)
     time = cell.optimizer.flow_time(cell.step_number)
     if "flow" in asked:
         curves["flow"] = _curve(cell, modes, modes.flow(time, cell.optimizer.weight_decay), later)
@@ -178,14 +183,20 @@ def _coupled(cell: CellInputs, found: Regime, asked: Collection[str]) -> dict[st
     return curves
 
 
-def _walked(cell: CellInputs, modes: CoupledSystem) -> TierCurve:
-    """The event clock of interacting modes, with what comes after the records read off a coarser grid."""
-    found = walk(modes.rate[None, :, 0], modes.interaction[None], np.log(modes.seed[None, :, 0]), cell.optimizer)
-    last = max((float(event.step[0]) for event in found.events), default=1.0)
-    grid = np.geomspace(1.0, max(2 * last, 2.0), LATE_POINTS)
+def _walked(cell: CellInputs, modes: CoupledSystem, found: Walk, grid: Float[Array, "points"]) -> TierCurve:
+    """The event clock of interacting modes; no statement on ignitions whose events lie too close for it.
+
+    `grid` (full steps) is where late ignitions are looked for.
+    """
     late = cell.optimizer.scheduled_steps(crossing(grid, modes.strength(found.z(grid)[..., None])))
     curve = _curve(cell, modes, found.z(cell.optimizer.full_steps(cell.step_number))[..., None], late)
-    return replace(curve, ignition=np.where(np.isnan(curve.ignition) & np.isnan(late), np.inf, curve.ignition))
+    ignition = np.where(np.isnan(curve.ignition) & np.isnan(late), np.inf, curve.ignition)
+    # A mode may pass on its way out in a doubtful event, long before one of its own.
+    doubtful = np.where(found.trusted[0], np.inf, found.step[0]).min()
+    share = np.abs(modes.mix[..., 0])
+    part = (share >= SLIGHT * share.max(-1, keepdims=True)) & np.isfinite(found.step[0])
+    known = ((found.step[0] < doubtful) | ~part).all(-1) & (part.any(-1) | np.isinf(doubtful))
+    return replace(curve, ignition=np.where(known, ignition, np.nan))
 
 
 def _isotropic(cell: CellInputs, modes: System, asked: Collection[str]) -> dict[str, TierCurve]:
