@@ -228,4 +228,4 @@ def test_interacting_entries_get_events_that_reach_beyond_the_records(architectu
         np.testing.assert_allclose(tiers["event"].ignition, truth, rtol=0.03)
     # Beyond the records the flow is integrated on, for the finer tiers.
     np.testing.assert_array_equal(tiers["discrete"].ignition, tiers["flow"].ignition)
-    np.testing.assert_allclose(tiers["flow"].ignition, truth, rtol=0.01)
+    np.testing.assert_allclose(tiers["flow"].ignition, truth, rtol=0.02)  # steps of 0.02
