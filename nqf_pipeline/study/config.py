@@ -181,7 +181,8 @@ class ReportSettings(Strict):
     """Figures and report. Changing these never retrains a cell."""
 
     figures: Literal["all"] | list[str] = Field(
-        default="all", description="figures to draw, by name, or `all` (but those of the paper, `figure2` and so on)"
+        default="all",
+        description="figures to draw, by name, or `all`: those that any study may fill (`figure2`, `collapse` and the like only by name)",
     )
     formats: list[Literal["svg", "png", "pdf"]] = Field(default=["svg", "png"], min_length=1, description="files written for each figure")
     style: Literal["ticks", "whitegrid", "white"] = Field(default="ticks", description="seaborn style")
