@@ -17,6 +17,7 @@ from nqf_pipeline.analysis.claims.registry import claims_about
 from nqf_pipeline.analysis.claims.table import claim_rows
 from nqf_pipeline.analysis.collapse import write_collapse
 from nqf_pipeline.analysis.departure import departure
+from nqf_pipeline.analysis.drops.table import drop_rows
 from nqf_pipeline.analysis.exponents import exponent_rows, has_scaling
 from nqf_pipeline.analysis.extrapolation import write_extrapolation
 from nqf_pipeline.analysis.ignition import valid_records
@@ -50,7 +51,8 @@ READ = (
     ),
     *("theory_loss", "theory_mode", "theory_ignition", "ignition_low", "ignition_high", "expected_loss"),
 )
-TABLES_WRITTEN = ("exponents", "window_scan", "plateaus", "cells", "timings")
+BATCHED = ("exponents", "window_scan", "plateaus", "drops", "cells")
+TABLES_WRITTEN = (*BATCHED, "timings")
 Frames = dict[str, pd.DataFrame]
 
 
@@ -78,7 +80,7 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
             f"{results}: the analysis failed ({error}). If the store is damaged, open_study(path, verify=True) names the file; "
             "deleting trajectories.json and starting the workflow again merges the shards anew."
         ) from error
-    frames = {name: _together([part[name] for part in parts]) for name in ("exponents", "window_scan", "plateaus", "cells")}
+    frames = {name: _together([part[name] for part in parts]) for name in BATCHED}
     frames["timings"] = timings(results)
     written = {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
     written["extrapolation"] = write_extrapolation(results, settings.confidence)
@@ -144,8 +146,14 @@ def _analyse_batch(node: xr.Dataset, coordinates: pd.DataFrame, batch: Batch, se
     groups = [(loaded.isel(cell=p), own.iloc[p].reset_index(drop=True), settings) for p in places]
     exponents, windows = [exponent_rows(*group) for group in groups], [scan_rows(*group) for group in groups]
     run = np.flatnonzero(loaded["status"].to_numpy() != Status.missing)
-    plateaus = plateau_rows(loaded.isel(cell=run), own.iloc[run].reset_index(drop=True), settings.rho) if len(run) else pd.DataFrame()
-    return {"exponents": _together(exponents), "window_scan": _together(windows), "plateaus": plateaus, "cells": cell_rows(loaded, own)}
+    ran, known = loaded.isel(cell=run), own.iloc[run].reset_index(drop=True)
+    return {
+        "exponents": _together(exponents),
+        "window_scan": _together(windows),
+        "plateaus": plateau_rows(ran, known, settings.rho) if len(run) else pd.DataFrame(),
+        "drops": drop_rows(ran, known) if len(run) else pd.DataFrame(),
+        "cells": cell_rows(loaded, own),
+    }
 
 
 def cell_rows(dataset: xr.Dataset, coordinates: pd.DataFrame) -> pd.DataFrame:

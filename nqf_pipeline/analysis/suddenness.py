@@ -13,14 +13,21 @@ LOW, HIGH = 0.1, 0.9
 
 
 def shown(step_number: Int[np.ndarray, "records"], strength: Float[np.ndarray, "records modes"]) -> Verdict:
-    """The verdict from strengths: each mode that passes half makes a step, as wide as it takes from 10 to 90 % of its largest strength.
+    """The verdict from strengths: each mode that passes half makes a step, as wide as it takes from 10 to 90 % of its largest strength."""
+    half, width = half_and_width(step_number, strength)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.where(width > 0, RISE / width, np.nan)
+    return verdict(np.where(np.isfinite(rate), half, np.nan), np.where(np.isfinite(rate), rate, 0.0))
 
-    Strengths are taken relative to their largest value up to 1, so that plateaus lowered by weight decay count in full.
+
+def half_and_width(
+    step_number: Int[np.ndarray, "records"], strength: Float[np.ndarray, "records modes"]
+) -> tuple[Float[np.ndarray, "modes"], Float[np.ndarray, "modes"]]:
+    """When each mode passes half, and how long it takes from 10 to 90 %, in steps; twice the first half of it where the records end before.
+
+    Strengths are taken relative to their largest value up to 1, so that plateaus lowered by weight decay count in full. NaN: not passed.
     """
     height = np.clip(np.nanmax(strength, axis=0), FRACTION, 1.0)
     passes = [crossing(step_number, strength / height, share) for share in (LOW, FRACTION, HIGH)]
     half = np.where(np.nanmax(strength, axis=0) >= FRACTION, passes[1], np.nan)
-    width = np.where(np.isnan(passes[2]), 2 * (passes[1] - passes[0]), passes[2] - passes[0])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rate = np.where(width > 0, RISE / width, np.nan)
-    return verdict(np.where(np.isfinite(rate), half, np.nan), np.where(np.isfinite(rate), rate, 0.0))
+    return half, np.where(np.isnan(passes[2]), 2 * (passes[1] - passes[0]), passes[2] - passes[0])

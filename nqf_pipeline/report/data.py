@@ -32,6 +32,7 @@ class Findings:
         self.exponents = study.exponents
         self.window_scan = study.window_scan
         self.plateaus = study.plateaus
+        self.drops = study.drops
         self.cells = study.cells
         self.timings = study.timings
         self.claims = study.claims

@@ -15,6 +15,7 @@ from nqf_pipeline.report.ignition import EXACT, finest_predictions
 from nqf_pipeline.report.run import group_names
 from nqf_pipeline.report.style import readable
 from nqf_pipeline.report.wording import number, percent
+from nqf_pipeline.store.schema import TIERS
 
 SWEPT = ("alpha1", "alpha2", "gamma1", "gamma2", "theta", "beta")
 LONG = 24
@@ -38,7 +39,7 @@ class Table:
 
 def tables(study: Findings) -> list[Table]:
     """Every table that has rows."""
-    found = [plateaus(study), exponents(study), cells(study), troubles(study), timings(study), calibration(study)]
+    found = [plateaus(study), drops(study), exponents(study), cells(study), troubles(study), timings(study), calibration(study)]
     return [table for table in found if table.rows]
 
 
@@ -98,6 +99,33 @@ def _plateau_row(key: Any, group: pd.DataFrame) -> list[str]:
 def _errors(errors: pd.Series) -> list[str]:
     sizes = errors.abs()
     return [percent(float(sizes.median())), percent(float(sizes.max()))] if len(sizes) else ["", ""]
+
+
+def drops(study: Findings) -> Table:
+    """Drops of the networks' losses and the ignitions they belong to, by architecture, task and tier."""
+    headers = ["architecture", "task", "tier", "drops seen", "matched", "of one mode", "error: median", "worst", "unexplained", "absent"]
+    note = (
+        "Sudden drops of the loss, found on the curve alone, beside predicted ignitions. Matched: to the mode (or modes that no curve can "
+        "tell apart) predicted within a factor of 1.5 of it. Unexplained: drops without a mode. Absent: modes due, and no drop. A fall "
+        "over more than a decade of time is a slope, and no drop."
+    )
+    table = study.drops
+    rows: list[Sequence[str]] = []
+    if len(table):
+        table = sort(table[(table["source"] == "network") & (table["status"] != "censored")])
+        for (architecture, task), part in table.groupby(["architecture", "task"], sort=False):
+            place = readable(str(architecture)), readable(str(task))
+            tiers = [tier for tier in (*TIERS, "twin") if tier in set(part["tier"])]
+            rows += [[*place, tier, *_drop_counts(part[part["tier"] == tier])] for tier in tiers]
+    return Table("Drops", note, headers, rows, frozenset({0, 1, 2}))
+
+
+def _drop_counts(part: pd.DataFrame) -> list[str]:
+    matched = part[part["status"] == "matched"]
+    own = ~matched["mode_numbers"].str.contains("-")
+    counts = [part["t_measured"].notna().sum(), len(matched), own.sum()]
+    alone = [(part["status"] == status).sum() for status in ("unmatched_plateau", "unmatched_mode")]
+    return [*(str(int(count)) for count in counts), *_errors(matched["relative_error"]), *(str(int(count)) for count in alone)]
 
 
 def cells(study: Findings) -> Table:

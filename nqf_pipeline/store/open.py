@@ -49,6 +49,11 @@ class Study:
         return read_table(self.path, "plateaus")
 
     @cached_property
+    def drops(self) -> pd.DataFrame:
+        """Drops of the loss curves, with the predicted modes that make them."""
+        return read_table(self.path, "drops")
+
+    @cached_property
     def cells(self) -> pd.DataFrame:
         """Every cell with its coordinates and status."""
         return read_table(self.path, "cells")

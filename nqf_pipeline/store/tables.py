@@ -115,6 +115,28 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("last_step", "float64", "step", "last step with finite numbers"),
         Column("status", "string", "", "matched, unmatched_plateau, unmatched_mode or censored"),
     ),
+    "drops": (
+        *_CELL,
+        Column("source", "string", "", "loss curve: network or twin", key=True),
+        Column("tier", "string", "", "what predicts: asymptote, event, flow, discrete, or twin (the same-init twin, measured)", key=True),
+        Column("number", "int64", "1", "place in the order of time, from 1", key=True),
+        Column("mode_numbers", "string", "", "modes that make the drop, joined by - where a curve cannot tell them apart; empty: none"),
+        Column("t_measured", "float64", "step", "drop of the loss: three quarters of the fall are made (half strength of a mode)"),
+        Column("t_low", "float64", "step", "lower end of its 95 % interval, from noise and records"),
+        Column("t_high", "float64", "step", "upper end; inf: the records end in a fall that goes on"),
+        Column("t_predicted", "float64", "step", "ignition of the mode; of several modes, three quarters of their predicted fall"),
+        Column("relative_error", "float64", "1", "t_measured / t_predicted - 1"),
+        Column("plateau_start", "float64", "step", "start of the plateau that the drop ends"),
+        Column("plateau_end", "float64", "step", "end of the plateau"),
+        Column("plateau_loss", "float64", "loss", "loss on the plateau"),
+        Column(
+            "status",
+            "string",
+            "",
+            "matched; unmatched_plateau: a drop that no mode explains; unmatched_mode: due, and no drop; censored: not to be seen in full "
+            "within the records, or too small a fall",
+        ),
+    ),
     "cells": (
         *_CELL,
         Column("experiment", "string", "", "part of the study that asked for the cell"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TABLES = (
-    *("exponents", "window_scan", "plateaus", "cells", "timings", "spectra", "spectral_laws"),
+    *("exponents", "window_scan", "plateaus", "drops", "cells", "timings", "spectra", "spectral_laws"),
     *("extrapolation", "tradeoffs", "collapse", "claims"),
 )
 

@@ -192,6 +192,19 @@ CLAIMS = [
 NAMED = {"architecture": "mlp", "task": "digits", "spectrum": "0123", "convention": "principal"}
 SPECTRUM = [{**NAMED, "number": k, "rate": k**-1.2, "share": k**-2.0, "curvature": 1.0} for k in range(1, 41)]
 SPECTRAL_LAW = {**NAMED, "modes": 40, "power_law": 1, "first_mode": 2, "last_mode": 40, "decades": 1.3, "alpha1": 2.0, "alpha2": 1.2}
+SEEN = {"architecture": "mlp", "task": "teacher", "optimizer": "gd", "source": "network", "cell": "0"}
+DROP_COLUMNS = ("number", "tier", "mode_numbers", "t_measured", "t_predicted", "relative_error", "status")
+DROPS = [
+    SEEN | dict(zip(DROP_COLUMNS, values, strict=True))
+    for values in (
+        (1, "discrete", "1", 102.0, 100.0, 0.02, "matched"),
+        (2, "discrete", "2-3", 198.0, 180.0, 0.1, "matched"),
+        (3, "discrete", "", 400.0, None, None, "unmatched_plateau"),
+        (4, "discrete", "4", None, 900.0, None, "unmatched_mode"),
+        (5, "discrete", "5", None, 5000.0, None, "censored"),
+        (1, "asymptote", "1-2", 102.0, 80.0, 0.275, "matched"),
+    )
+]
 
 
 def write(results, rows, plateaus, exponents):
@@ -212,6 +225,7 @@ def write(results, rows, plateaus, exponents):
     ]
     table(results, "timings", timings)
     table(results, "plateaus", plateaus)
+    table(results, "drops", DROPS)
     table(results, "exponents", exponents)
     table(results, "window_scan", [row for fit in exponents if fit["source"] != "theory" for row in window_rows(fit)])
     table(results, "cells", [cell_row(row) for row in rows])

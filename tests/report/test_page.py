@@ -165,6 +165,12 @@ def test_ignition_table_has_one_row_per_setting_with_median_and_worst(finished):
     assert row[4] == "8 of 8"
 
 
+def test_table_of_drops_counts_what_is_matched_and_what_is_alone(finished):
+    table = tables.drops(Findings(open_study(finished)))
+    assert [row[2] for row in table.rows] == ["asymptote", "discrete"]
+    assert table.rows[1] == ["MLP", "teacher", "discrete", "3", "2", "1", "6.0\u00a0%", "10\u00a0%", "1", "1"]
+
+
 def test_inline_svg_keeps_its_references():
     svg = (
         '<?xml version="1.0"?>\n<svg width="1pt"><metadata>x</metadata><g id="a"/><use xlink:href="#a"/>'

@@ -48,6 +48,14 @@ class Evidence:
             raise Unresolved(f"no ignition is both measured and predicted with {_spelt(conditions)}")
         return rows
 
+    def drops(self, **conditions: Any) -> pd.DataFrame:
+        """Rows of the table `drops` that are due or seen in full (no censored ones)."""
+        rows = _some(self.study.drops, "drop", conditions)
+        rows = rows[rows["status"] != "censored"]
+        if rows.empty:
+            raise Unresolved(f"no drop is seen in full, or is due, with {_spelt(conditions)}")
+        return rows
+
     def curves(self, *names: str, **conditions: Any) -> list[Curves]:
         """Named variables of the finished cells, one entry a cell."""
         done = where(self._index, status=int(Status.done))

@@ -32,7 +32,8 @@ def half_strength(drop: Binned, high: float, low: float) -> tuple[float, float]:
     error = 0.5 * loss[inner] * drop.error[inner] / ((before - after) * (1 - z)) / (z * (1 - z))
     root, spread = _root(t, np.log(z / (1 - z)), error)
     # A fall that is no logistic has its crossing elsewhere: that is what is reported then.
-    return (root, spread) if abs(root - crossing) <= width + 3 * spread else (crossing, width / float(np.sqrt(12.0)))
+    agrees = t[0] <= root <= t[-1] and abs(root - crossing) <= width + 3 * spread
+    return (root, spread) if agrees else (crossing, width / float(np.sqrt(12.0)))
 
 
 def _crossing(time: Float[np.ndarray, "bins"], left: Float[np.ndarray, "bins"]) -> tuple[float, float]:

@@ -1,0 +1,118 @@
+"""The table `drops`: every drop of the losses beside the predicted ignitions, one row per cell, curve, tier and drop.
+
+Cells with squared error (under which a mode's ignition is three quarters of a fall), at least one tier that predicts them, and watched
+modes numbered without a gap: where modes in between are not watched, as in power laws of a thousand, nothing says which drop is whose.
+A network is compared with its trained twin too (tier `twin`), as in the table `plateaus`. Modes that a tier never lets ignite make no row.
+Weight decay keeps strengths below 1: half the target, which is ignition, then is no longer three quarters of the fall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from jaxtyping import Bool, Float
+
+from nqf_pipeline.analysis.drops.expected import Prediction, readings
+from nqf_pipeline.analysis.drops.match import Match, match
+from nqf_pipeline.analysis.drops.seen import Seen, lifted, look
+from nqf_pipeline.analysis.plateaus import SOURCES
+from nqf_pipeline.analysis.suddenness import half_and_width
+from nqf_pipeline.store.schema import TIERS
+from nqf_pipeline.theory.ignition import crossing
+
+NOTHING = Seen(*(float("nan"),) * 6)
+
+
+def drop_rows(dataset: xr.Dataset, coordinates: pd.DataFrame) -> pd.DataFrame:
+    """Rows for all cells of a (loaded) dataset; `coordinates` has one row per cell."""
+    cells = np.flatnonzero(predicted_staircases(dataset))
+    if not len(cells):
+        return pd.DataFrame()
+    dataset, coordinates = dataset.isel(cell=cells), coordinates.iloc[cells].reset_index(drop=True)
+    steps = dataset["step_number"].to_numpy()
+    curves = {source: look(steps, dataset[f"{source}_loss"].to_numpy()) for source in SOURCES}
+    rows = []
+    for cell in range(len(cells)):
+        said = _Said.of(dataset.isel(cell=cell))
+        for tier, prediction in said.tiers():
+            ways = list(readings(prediction))
+            for source in SOURCES if tier != "twin" else ("network",):
+                matches = match(curves[source][cell], ways)
+                rows += [{"place": cell, "source": source, "tier": tier, **_row(n, m)} for n, m in enumerate(matches, 1)]
+    if not rows:
+        return pd.DataFrame()
+    found = pd.DataFrame(rows)
+    repeated = coordinates.iloc[found["place"]].reset_index(drop=True)
+    return pd.concat([repeated, found.drop(columns="place")], axis=1)
+
+
+def predicted_staircases(dataset: xr.Dataset) -> Bool[np.ndarray, "cells"]:
+    """Cells whose drops can be told: squared error, some tier, modes watched without a gap."""
+    if "theory_ignition" not in dataset or "loss_floor" not in dataset.variables:
+        return np.zeros(dataset.sizes["cell"], bool)
+    squared = np.isfinite(dataset["loss_floor"].to_numpy())
+    number = dataset["mode_number"].to_numpy()
+    whole = (number == np.arange(1, number.shape[1] + 1)).all(1)
+    return np.asarray(squared & whole & (~np.isnan(dataset["theory_ignition"].to_numpy())).any((0, 2)))
+
+
+@dataclass(frozen=True)
+class _Said:
+    """One cell and what is predicted of it."""
+
+    cell: xr.Dataset
+    steps: Float[np.ndarray, "records"]
+    widths: Float[np.ndarray, "modes"]
+    """Of the finest tier that predicts each mode's strength; a coarser one moves steps, and does not know their widths."""
+
+    @classmethod
+    def of(cls, cell: xr.Dataset) -> _Said:
+        steps = cell["step_number"].to_numpy()
+        widths = np.full(cell.sizes["mode"], np.nan)
+        for tier in (tier for tier in reversed(TIERS) if tier in cell["tier"]):
+            strength = cell["theory_mode"].sel(tier=tier).to_numpy()
+            widths = np.where(np.isnan(widths), _width(steps, strength), widths)
+        return cls(cell, steps.astype(float), widths)
+
+    def tiers(self) -> Iterator[tuple[str, Prediction]]:
+        """Each tier with a statement about the cell, then the twin."""
+        for tier in self.cell["tier"].to_numpy():
+            part = self.cell.sel(tier=tier)
+            time = part["theory_ignition"].to_numpy()
+            if not np.isnan(time).all():
+                yield str(tier), self._prediction(time, self.widths, part["theory_loss"].to_numpy())
+        strength, loss = self.cell["twin_mode"].to_numpy(), self.cell["twin_loss"].to_numpy()
+        steps, strength = self.cell["step_number"].to_numpy(), np.nan_to_num(strength)
+        yield "twin", self._prediction(crossing(steps, strength), half_and_width(steps, strength)[1], loss)
+
+    def _prediction(self, time: np.ndarray, width: np.ndarray, loss: np.ndarray) -> Prediction:
+        return Prediction(self.cell["mode_number"].to_numpy(), time, width, self.steps, lifted(loss))
+
+
+def _width(steps: np.ndarray, strength: np.ndarray) -> Float[np.ndarray, "modes"]:
+    """NaN for modes that the tier has no curve of, or that do not rise."""
+    width = half_and_width(steps, np.nan_to_num(strength))[1]
+    return np.where(np.isfinite(strength).all(0) & (width > 0), width, np.nan)
+
+
+def _row(number: int, found: Match) -> dict[str, Any]:
+    seen = found.seen or NOTHING
+    predicted = found.expected.time if found.expected else float("nan")
+    return {
+        "number": number,
+        "mode_numbers": found.expected.label if found.expected else "",
+        "t_measured": seen.time,
+        "t_low": seen.low,
+        "t_high": seen.high,
+        "t_predicted": predicted,
+        "relative_error": seen.time / predicted - 1,
+        "plateau_start": seen.plateau_start,
+        "plateau_end": seen.plateau_end,
+        "plateau_loss": seen.plateau_loss,
+        "status": found.status,
+    }
