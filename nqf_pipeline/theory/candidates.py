@@ -137,6 +137,12 @@ def problem_projectors(moments: Moments, factor: Float[Array, "rows degrees"]) -
     return min(found, key=lambda candidate: candidate.defect)
 
 
+def spread_of(architecture: Architecture, moments: Moments) -> float:
+    """How far K is from a multiple of the identity on what G can be: symmetric matrices where there is one factor."""
+    symmetric = architecture.positive and moments.kind == "dense" and len(moments.operator) == moments.optimum.size
+    return isotropy_defect(moments) if symmetric else whiteness_defect(moments)
+
+
 def isotropy_defect(moments: Moments) -> float:
     """The same as `whiteness_defect` on symmetric matrices: K annihilates the others where all A(x) are symmetric."""
     rows = len(moments.optimum)

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Problem
-from nqf_pipeline.theory.candidates import MOST_GROUPED, NEARLY_DIAGONAL, NEARLY_GROUPED, ROUNDING, whiteness_defect
+from nqf_pipeline.theory.candidates import MOST_GROUPED, NEARLY_DIAGONAL, NEARLY_GROUPED, ROUNDING, spread_of
 from nqf_pipeline.theory.commuting import Entries, Groups, entries_of, groups_of
 from nqf_pipeline.theory.growth import flow_rate
 
@@ -53,11 +53,13 @@ class Spectrum:
 
 
 def spectra(architecture: Architecture, problem: Problem) -> list[Spectrum]:
-    """Every convention that applies, the one of the cell's own regime first."""
+    """Every convention that applies, the one of the cell's own regime first; none for several layers, whose modes move as others learn."""
     return list(_spectra(architecture, problem))
 
 
 def _spectra(architecture: Architecture, problem: Problem) -> Iterator[Spectrum]:
+    if architecture.layered:
+        return
     entries = entries_of(architecture, problem)
     commuting = _commuting(architecture, entries) if entries is not None else None
     if commuting is not None:
@@ -65,7 +67,7 @@ def _spectra(architecture: Architecture, problem: Problem) -> Iterator[Spectrum]
     if architecture.pairing == "outer":
         moments = problem.moments
         yield _singular(architecture, moments, np.atleast_2d(moments.linear))
-        if whiteness_defect(moments) > ROUNDING:
+        if spread_of(architecture, moments) > ROUNDING:
             yield _principal(architecture, moments)
 
 
@@ -108,7 +110,7 @@ def _singular(architecture: Architecture, moments: Moments, matrix: Array) -> Sp
         right = rows.T
     pairs = (np.outer(u, v) for u, v in zip(left.T, right.T, strict=True))
     own = np.array([float(np.sum(pair * moments.act(pair))) for pair in pairs])
-    return _ordered("singular", architecture, drive, own, whiteness_defect(moments))
+    return _ordered("singular", architecture, drive, own, spread_of(architecture, moments))
 
 
 def _principal(architecture: Architecture, moments: Moments) -> Spectrum:
@@ -116,7 +118,7 @@ def _principal(architecture: Architecture, moments: Moments) -> Spectrum:
     own, axes = np.linalg.eigh(moments.operator)
     flat = moments.linear if moments.kind == "left" else moments.linear.reshape(-1, len(own)).T
     drive = np.linalg.norm(axes.T @ flat.reshape(len(own), -1), axis=1)
-    return _ordered("principal", architecture, drive, own, whiteness_defect(moments))
+    return _ordered("principal", architecture, drive, own, spread_of(architecture, moments))
 
 
 def _ordered(convention: Convention, architecture: Architecture, drive: Array, own: Array, defect: float) -> Spectrum:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nqf_pipeline.models import MLP, Diagonal, FourierMLP, PhaseRetrieval
-from nqf_pipeline.tasks import Digits, FeaturePowerLaw, Fourier, SamplePowerLaw, Teacher
+from nqf_pipeline.models import MLP, DeepMLP, Diagonal, FourierMLP, PhaseRetrieval, PSDSensing
+from nqf_pipeline.tasks import Digits, FeaturePowerLaw, Fourier, SamplePowerLaw, SensingEnsemble, Teacher, TeacherNetwork
 from nqf_pipeline.tasks.population import whole_population
 from nqf_pipeline.theory.spectra import spectra
 
@@ -84,3 +85,20 @@ def test_samples_that_share_no_entry_are_the_modes() -> None:
     assert found.convention == "samples"
     np.testing.assert_allclose(found.rate, 8 / 3 * np.array([2 / 4 * 2.0, 3 / 4 * 1.0, 1 / 4 * 0.5]))
     np.testing.assert_allclose(found.share, np.array([4.0, 1.0, 0.25]) / 3)
+
+
+def test_isotropic_samples_are_independent_modes() -> None:
+    """K of symmetric matrices annihilates antisymmetric ones, which no M has: that makes no mode depend on another (Theorem 7)."""
+    architecture = PSDSensing(rows=6, width=8)
+    problem = SensingEnsemble().problem(architecture, RNG(0))
+    (found,) = spectra(architecture, problem)
+    assert found.convention == "singular"
+    assert found.defect < 1e-9
+    np.testing.assert_allclose(found.rate, 8 * np.array([1.0, 0.5, 0.25, 0.125]))
+    assert found.share.sum() == pytest.approx(float(problem.moments.excess(np.zeros((6, 6)))))
+
+
+def test_several_layers_have_no_spectrum() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert spectra(DeepMLP(), TeacherNetwork(samples=30).problem(DeepMLP(), RNG(0))) == []
