@@ -106,8 +106,8 @@ def drops(study: Findings) -> Table:
     headers = ["architecture", "task", "tier", "drops seen", "matched", "of one mode", "error: median", "worst", "unexplained", "absent"]
     note = (
         "Sudden drops of the loss, found on the curve alone, beside predicted ignitions. Matched: to the mode (or modes that no curve can "
-        "tell apart) predicted within a factor of 1.5 of it. Unexplained: drops without a mode. Absent: modes due, and no drop. A fall "
-        "over more than a decade of time is a slope, and no drop."
+        "tell apart) predicted within a factor of 1.5 of it. Unexplained: drops without a watched mode. Absent: modes due, and no drop. "
+        "A fall over more than a decade of time is a slope, and no drop."
     )
     table = study.drops
     rows: list[Sequence[str]] = []

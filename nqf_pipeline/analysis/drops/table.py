@@ -3,6 +3,7 @@
 Cells with squared error (under which a mode's ignition is three quarters of a fall), at least one tier that predicts them, and watched
 modes numbered without a gap: where modes in between are not watched, as in power laws of a thousand, nothing says which drop is whose.
 A network is compared with its trained twin too (tier `twin`), as in the table `plateaus`. Modes that a tier never lets ignite make no row.
+Drops of modes beyond the watched ones stay without partner.
 Weight decay keeps strengths below 1: half the target, which is ignition, then is no longer three quarters of the fall.
 """
 

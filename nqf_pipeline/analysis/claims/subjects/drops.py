@@ -15,6 +15,9 @@ from nqf_pipeline.analysis.windows import Unresolved
 SMALL = 1e-7
 """Epsilons below which steps of rates a factor of two apart are apart on any curve."""
 
+TIMED = 0.02
+"""How well drops are timed: within 1.6 % on exact logistic staircases of two separate modes and 128 to 512 records."""
+
 
 def at_predicted(tier: str, within: float, share: float = 1.0, most: float = float("inf"), **conditions: Any) -> Measure:
     """Share of drops, due or seen, that are matched to a prediction within a share of its step."""
@@ -29,7 +32,7 @@ def at_predicted(tier: str, within: float, share: float = 1.0, most: float = flo
         alone = counts.get("unmatched_plateau", 0) + counts.get("unmatched_mode", 0)
         worst = rows["relative_error"].abs().max()
         note = f"{near.sum()} of {len(rows)} drops of {rows['cell'].nunique()} networks; {alone} without partner, worst error {worst:.2%}."
-        return Finding.at_least(share, _by_network(rows, near), note)
+        return Finding.at_least(share, _over_networks(rows, near.groupby(rows["cell"]).mean()), note)
 
     return measure
 
@@ -44,28 +47,27 @@ def drops_per_mode(tier: str, **conditions: Any) -> Measure:
         own = (rows["status"] == "matched") & (modes == 1)
         shares = own.groupby(rows["cell"]).sum() / modes.groupby(rows["cell"]).sum()
         note = f"{len(shares)} networks with {modes.sum()} modes due or seen, {own.sum()} of them in a drop of their own."
-        return Finding.at_least(1.0, _mean(shares), note)
+        return Finding.at_least(1.0, _over_networks(rows, shares), note)
 
     return measure
 
 
-def _by_network(rows: pd.DataFrame, hits: pd.Series) -> Estimate:
-    return _mean(hits.groupby(rows["cell"]).mean())
-
-
-def _mean(shares: pd.Series) -> Estimate:
-    """Drops of one network are not independent, networks are."""
-    return mean_of(shares) if len(shares) > 1 else exactly(shares.iloc[0])
+def _over_networks(rows: pd.DataFrame, share: pd.Series) -> Estimate:
+    """Mean over networks, whose drops are not independent of one another; without spread where no network is drawn (one seed)."""
+    if rows["seed"].nunique() < 2:
+        return exactly(share.mean())
+    found = mean_of(share)
+    return Estimate(found.value, max(found.low, 0.0), min(found.high, 1.0))
 
 
 CLAIMS = (
     Claim(
         "drops.features",
-        "The loss of orthogonal features drops where closed forms let them ignite, and nowhere else (every drop within 1%, epsilon below "
+        "The loss of orthogonal features drops where closed forms let them ignite, and nowhere else (every drop within 2%, epsilon below "
         "1e-7).",
         "Theorem 6, sudden learning",
         "fig3",
-        at_predicted("flow", 0.01, most=SMALL, task="orthogonal_features", weight_decay=0.0),
+        at_predicted("flow", TIMED, most=SMALL, task="orthogonal_features", weight_decay=0.0),
     ),
     Claim(
         "drops.features_paper",
@@ -76,11 +78,11 @@ CLAIMS = (
     ),
     Claim(
         "drops.samples",
-        "The loss of orthogonal samples drops where scalar equations let them ignite, and nowhere else (every drop within 1%, epsilon "
-        "below 1e-7).",
+        "The loss of orthogonal samples drops where exact steps of their scalar equations let them ignite, and nowhere else (every drop "
+        "within 2%, epsilon below 1e-7).",
         "Theorem 5, sudden learning",
         "fig4",
-        at_predicted("flow", 0.01, most=SMALL, task="orthogonal_samples"),
+        at_predicted("discrete", TIMED, most=SMALL, task="orthogonal_samples"),
     ),
     Claim(
         "drops.mlp",
