@@ -103,7 +103,7 @@ def test_two_modes_are_one_drop_or_two_well_timed_ones(depth: float, share: floa
         if separation < 1:
             assert [label for label, _ in pairs] in ([], ["1-2"])
         if separation >= 2.5:
-            assert all(abs(error) < (0.02 if len(label) == 1 else 0.15) for label, error in pairs)
+            assert all(abs(error) < 0.02 for label, error in pairs if label != "1-2")
 
 
 def test_modes_due_after_the_records_are_censored() -> None:
