@@ -144,8 +144,13 @@ def _limit(approach: Approach, estimate: Estimator, error: Callable[[Approach], 
     return value, value - max(halves), value + max(halves)
 
 
+def carried(epsilon: Slopes, slopes: Slopes) -> float:
+    """Exponents carried to epsilon = 0: 1 / k as a straight line in 1 / ln(1/epsilon)."""
+    return float(1 / np.polyfit(1 / np.log(1 / epsilon), 1 / slopes, 1)[1])
+
+
 def _straight(approach: Approach, slopes: Slopes) -> float:
-    return float(1 / np.polyfit(approach.inverse, 1 / slopes, 1)[1])
+    return carried(approach.epsilon, slopes)
 
 
 def _straight_error(approach: Approach) -> tuple[float, int]:

@@ -11,6 +11,7 @@ from nqf_pipeline.analysis.claims.claim import Claim, Finding
 from nqf_pipeline.analysis.claims.estimate import Estimate, exactly, median_of, span_of
 from nqf_pipeline.analysis.claims.evidence import Evidence
 from nqf_pipeline.analysis.claims.measures import Measure
+from nqf_pipeline.analysis.extrapolation import carried
 from nqf_pipeline.analysis.windows import Unresolved
 from nqf_pipeline.store.select import where
 
@@ -58,7 +59,7 @@ def against_finite(task: str) -> Measure:
 
 
 def extrapolated(task: str) -> Measure:
-    """Exponents against 1 / ln(1/epsilon), extended to 0, over the limit."""
+    """Exponents extended to epsilon = 0 without the tail of the missing modes, over the limit."""
 
     def measure(evidence: Evidence) -> Finding:
         rows = evidence.exponents(task=task, source="network")
@@ -66,11 +67,11 @@ def extrapolated(task: str) -> Measure:
         ratios = []
         for _, group in rows.groupby(swept):
             if group["epsilon"].nunique() >= 3:
-                line = np.polyfit(-1 / np.log(group["epsilon"]), group["exponent"], 1)
-                ratios.append(line[1] / group["predicted_limit"].iloc[0])
+                limit = carried(group["epsilon"].to_numpy(float), group["exponent"].to_numpy(float))
+                ratios.append(limit / group["predicted_limit"].iloc[0])
         if not ratios:
             raise Unresolved("no setting was run at three or more epsilons")
-        return _within(ratios, "A straight line in 1 / ln(1/epsilon) through each; what is left is the finite number of modes.")
+        return _within(ratios, "1 / exponent as a straight line in 1 / ln(1/epsilon); what is left is the finite number of modes.")
 
     return measure
 
