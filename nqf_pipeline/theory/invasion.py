@@ -64,14 +64,17 @@ class Walk:
         return self.error <= TRUSTED
 
     def z(self, step: Float[Array, "records"], cell: int = 0) -> Float[Array, "records modes"]:
-        """One cell's z at these (full) steps: plateaus, with the logistic growth of each invader in place of the jump."""
+        """One cell's z at these (full) steps: plateaus, with the logistic growth of each invader in place of the jump.
+
+        A resident that a slower invader drives out falls before it has risen on this account, so z is kept from falling below 0.
+        """
         z, before = np.zeros((len(step), self.step.shape[1])), np.zeros(self.step.shape[1])
         for event in self.events:
             if np.isfinite(event.step[cell]):
                 share = expit(event.gain[cell] * (np.asarray(step, float) - event.step[cell]))
                 z += share[:, None] * (event.settled[cell] - before)
                 before = event.settled[cell]
-        return z
+        return np.maximum(z, 0.0)
 
 
 @dataclass(frozen=True)

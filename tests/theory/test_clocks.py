@@ -252,3 +252,14 @@ def test_a_mode_that_nothing_moves_makes_no_noise() -> None:
         warnings.simplefilter("error")
         steps = invasion_steps(rate, interaction, np.full(3, np.log(1e-6)), FLOW)
     assert np.isfinite(steps).tolist() == [True, True, False]
+
+
+def test_a_resident_driven_out_by_a_slow_invader_is_never_negative() -> None:
+    """The invader's logistic tail is longer than that of the mode it drives out."""
+    rate, interaction = np.array([2.0, 0.6]), np.array([[1.0, 3.6], [0.1, 1.0]])
+    found = walk(rate[None], interaction[None], np.log(np.array([[1e-8, 1e-8]])), FLOW)
+    assert len(found.events) == 2
+    assert found.events[1].settled[0, 0] < found.events[0].settled[0, 0]
+    z = found.z(np.geomspace(1, 2 * found.events[1].step[0], 400))
+    assert (z >= 0).all()
+    np.testing.assert_allclose(z[-1], found.events[1].settled[0], rtol=1e-3, atol=1e-6)
