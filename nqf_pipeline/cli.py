@@ -210,6 +210,35 @@ def status(results: Results, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def orphans(
+    results: Results,
+    cancel: Annotated[bool, typer.Option(help="cancel them")] = False,
+    wait: Annotated[bool, typer.Option(help="wait until they end; the next run keeps what they finish")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Jobs that a killed run left in the SLURM queue. Before the next run cancel them, or wait for them: it would do the same work."""
+    from nqf_pipeline.stages import orphans as stage
+
+    if cancel and wait:
+        raise InputError("nqf orphans: --cancel ends the jobs and --wait lets them finish; give one of the two")
+    found = stage.orphans(results)
+    if cancel:
+        stage.cancel(found)
+    elif wait:
+        stage.wait(found, lambda left: messages.print(f"waiting for {left} jobs"))
+    if as_json:
+        show_json([job.document() for job in found])
+        return
+    done = " cancelled" if cancel else " ended" if wait else ""
+    for job in found:
+        console.print(f"{job.job}  {job.state}  {job.elapsed}  {job.work}{done}", markup=False, highlight=False)
+    if not found:
+        console.print("no orphans")
+    elif not done:
+        console.print("Cancel them with --cancel, or wait for them with --wait, before the next run.")
+
+
+@app.command()
 def query(
     results: Results,
     table: Annotated[str, typer.Argument(help="exponents, plateaus, cells, timings or claims")],

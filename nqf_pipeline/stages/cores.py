@@ -9,6 +9,8 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from nqf_pipeline.errors import WorkError
+
 _XLA_FLAGS = ("--xla_cpu_multi_thread_eigen=false", "--xla_cpu_prefer_vector_width=512")
 """One thread per matmul (lanes and workers are the parallelism), and full-width vectors in fused loops."""
 
@@ -37,8 +39,21 @@ def claim_core() -> int | None:
     return None
 
 
+def check_grant() -> None:
+    """Raise WorkError where a scheduler granted fewer cores than the job asked for: it would run slower than its time limit allows for."""
+    if not hasattr(os, "sched_getaffinity"):
+        return
+    asked, granted = int(os.environ.get("SLURM_CPUS_PER_TASK") or 1), len(os.sched_getaffinity(0))
+    if granted < asked:
+        raise WorkError(
+            f"the job asked SLURM for {asked} cores a task and may use {granted}: it would overrun its time limit. "
+            "Ask for cores with `cpus_per_task` in the profile's resources (not `ntasks`), and see that the cluster binds tasks to cores"
+        )
+
+
 def prepare_worker() -> int | None:
     """Claim a core and configure XLA. Must run before JAX is imported; returns the core."""
+    check_grant()
     core = claim_core()
     threadpool_limits(limits=1)  # NumPy's BLAS counted the cores before the claim
     given = os.environ.get("XLA_FLAGS", "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,10 @@ class Plan:
     def seconds(self, shard: Shard) -> float:
         """Estimated duration of a shard's job."""
         return shard_seconds(shard, self._sizes)
+
+    def minutes(self, shard: str) -> int:
+        """Time limit of a shard's job on a scheduler: ten minutes to start, and four times the estimate for slower or busy machines."""
+        return 10 + ceil(4 * self.seconds(self.shard_by_id[shard]) / 60)
 
     @cached_property
     def _sizes(self) -> dict[str, Sizes]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from nqf_pipeline.stages.cores import _XLA_FLAGS
+from nqf_pipeline.errors import WorkError
+from nqf_pipeline.stages.cores import _XLA_FLAGS, check_grant
 
 CLAIM = """
 import os, sys
@@ -96,3 +97,11 @@ def test_xla_flags_are_added_to_the_users_own(worker: Any) -> None:
     names = [flag.split("=")[0] for flag in flags.split()]
     assert sorted(names) == sorted({*names}), "the user's choice is not overwritten"
     assert {flag.split("=")[0] for flag in _XLA_FLAGS} <= set(names)
+
+
+def test_fewer_cores_than_asked_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", str(len(os.sched_getaffinity(0)) + 1))
+    with pytest.raises(WorkError, match="cpus_per_task"):
+        check_grant()
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
+    check_grant()

@@ -9,7 +9,7 @@ rule analyse:
         STUDY / "benchmarks" / "analyse.tsv"
     conda:
         "../../environment.yml"
-    threads: workflow.cores
+    threads: PLAN.study.engine.workers
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,

@@ -14,7 +14,7 @@ rule train:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        runtime=lambda wildcards, attempt: PLAN.minutes(wildcards.shard) * attempt,
     params:
         study=STUDY,
         identity="{shard}",
