@@ -1,0 +1,95 @@
+"""Jobs that a killed run left behind, told from those of other folders, studies and programs. (A real queue: tests/cluster.)"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nqf_pipeline.errors import InputError, WorkError
+from nqf_pipeline.stages.locks import claim_run
+from nqf_pipeline.stages.orphans import cancel, orphans
+from nqf_pipeline.study.layout import Layout
+from nqf_pipeline.study.plan import freeze, plan_study
+from nqf_pipeline.study.reading import study_from
+
+STUDY = {
+    "name": "small",
+    "experiments": {
+        "one": {
+            "architectures": [{"kind": "diagonal", "inputs": 4}],
+            "tasks": [{"kind": "feature_power_law", "modes": 4}],
+            "optimizers": [{"kind": "gd", "learning_rate": 0.1}],
+            "epsilon": [1e-4],
+            "steps": 10,
+            "records": 4,
+        }
+    },
+}
+Queue = Callable[[list[str]], None]
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study that was begun from this folder, by a run that has ended."""
+    monkeypatch.chdir(tmp_path)
+    freeze(plan_study(study_from(STUDY, "small.yaml")))
+    return Path("results/small")
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
+    """A stand-in for the cluster's commands: `squeue` prints these lines, `scancel` empties them."""
+    folder, lines = tmp_path / "bin", tmp_path / "queue.txt"
+    folder.mkdir()
+    for name, body in {"squeue": f"cat {lines}", "scancel": f'echo "$@" > {tmp_path}/cancelled; : > {lines}'}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    lines.write_text("")
+    return lambda jobs: (lines.write_text("\n".join(jobs) + "\n"), None)[1]
+
+
+def shard_of(results: Path) -> str:
+    return str(json.loads(Layout(results).manifest.read_text().splitlines()[0])["shard"])
+
+
+def test_only_this_study_s_jobs_are_orphans(results: Path, queue: Queue, tmp_path: Path) -> None:
+    shard = shard_of(results)
+    queue(
+        [
+            f"11|RUNNING|1:02|nqf_0a1b|{tmp_path}|rule_train_wildcards_{shard}",
+            f"12|PENDING|0:00|nqf_0a1b|{tmp_path}|rule_theory",
+            f"13|RUNNING|9:59|nqf_77|{tmp_path}|rule_train_wildcards_{'0' * 16}",
+            f"14|RUNNING|9:59|other|{tmp_path}|rule_train_wildcards_{shard}",
+            f"15|RUNNING|9:59|nqf_0a1b|{tmp_path.parent}|rule_train_wildcards_{shard}",
+        ]
+    )
+    found = orphans(results)
+    assert [(job.job, job.state, job.work) for job in found] == [("11", "running", shard), ("12", "pending", "theory")]
+    cancel(found)
+    assert (tmp_path / "cancelled").read_text().split() == ["11", "12"]
+    assert orphans(results) == []
+
+
+def test_a_run_that_goes_on_has_no_orphans(results: Path, queue: Queue) -> None:
+    claim_run(Layout(results))
+    with pytest.raises(InputError, match="its run goes on"):
+        orphans(results)
+
+
+def test_without_a_study_or_a_cluster_it_says_so(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="no study was run here"):
+        orphans(Path("results/none"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InputError, match="login node"):
+        orphans(results)
+
+
+def test_a_queue_that_does_not_answer_is_a_failure(results: Path, queue: Queue, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\necho 'slurm_load_jobs error' >&2; exit 1\n")
+    with pytest.raises(WorkError, match="controller"):
+        orphans(results)
