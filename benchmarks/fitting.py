@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 import warnings
 from collections.abc import Callable
@@ -11,6 +10,7 @@ import numpy as np
 from scipy.optimize import curve_fit
 from threadpoolctl import threadpool_limits
 
+from benchmarks.memory import forget_peak, peak
 from benchmarks.rows import Row, rate_row
 from nqf_pipeline.analysis.bulk import measure_curves
 from nqf_pipeline.analysis.curves import describe
@@ -45,7 +45,8 @@ def _bulk_row(repeats: int) -> Row:
     rng = np.random.default_rng(1)
     times = np.logspace(0, 4, POINTS)
     loss = (times ** -rng.uniform(0.4, 1.4, (BULK, 1)) + 3e-3) * np.exp(0.03 * rng.standard_normal((BULK, POINTS)))
-    before, rates, alone = _peak(), [], []
+    forget_peak()
+    before, rates, alone = peak(), [], []
     for _ in range(repeats):
         start = time.perf_counter()
         measure_curves(times, loss)
@@ -54,14 +55,9 @@ def _bulk_row(repeats: int) -> Row:
         for values in loss[:ALONE]:
             describe(Series("loss", "time", times, values, None))
         alone.append(60 * ALONE / (time.perf_counter() - start))
-    memory = f"peak memory {_peak() - before:.0f} MB above the curves"
+    memory = f"peak memory {peak() - before:.0f} MB above the curves"
     note = f"{BULK:,} curves of {POINTS} points: exponents, windows, intervals, plateaus, drops; {memory}"
     return rate_row("curves_per_minute", rates, "nqf fit's resampled intervals, curve by curve", alone, "curves/min", note=note)
-
-
-def _peak() -> float:
-    """Largest memory of this process so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _curve(rng: np.random.Generator) -> tuple[Curve, Curve, float]:

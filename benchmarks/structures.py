@@ -11,7 +11,6 @@ alone.
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.memory import peak
 from benchmarks.rows import Row, cost_row
 from nqf_pipeline.forms.module_map import ModuleStructure
 from nqf_pipeline.forms.structure import Structure
@@ -70,9 +70,9 @@ def main() -> None:
         "closed": lambda: _both(layer.structure(inputs), layer.order(weights), residual),
         "dense": lambda: _dense(ModuleStructure.of(module, inputs, shape).matrices(), weights @ weights.T, residual),
     }
-    before = _peak()
+    before = peak()
     held = work[side]()
-    added = _peak() - before if held is None else held
+    added = peak() - before if held is None else held
     start = time.perf_counter()
     work[side]()  # compiled by now
     print(json.dumps({"megabytes": added, "seconds": time.perf_counter() - start}))
@@ -87,12 +87,6 @@ def _dense(matrices: Any, order: Any, residual: Any) -> float:
     np.tensordot(order, matrices, 2)
     np.tensordot(matrices, residual, 2)
     return float(matrices.nbytes) / MEGABYTE
-
-
-def _peak() -> float:
-    """Largest resident memory so far, MB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (MEGABYTE if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":
