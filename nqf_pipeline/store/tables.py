@@ -35,10 +35,13 @@ class Column:
     key: bool = False
 
 
-_GROUP = (
+_SETTING = (
     Column("architecture", "string", "", "kind of network", key=True),
     Column("task", "string", "", "kind of task", key=True),
     Column("optimizer", "string", "", "kind of optimizer", key=True),
+)
+_GROUP = (
+    *_SETTING,
     Column("sigma", "float64", "weight", "standard deviation of the initial weights", key=True),
     Column("epsilon", "float64", "weight^2", "degrees * sigma^2", key=True),
 )
@@ -167,9 +170,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("lane_width", "float64", "1", "cells in one compiled program"),
     ),
     "extrapolation": (
-        Column("architecture", "string", "", "kind of network", key=True),
-        Column("task", "string", "", "kind of task", key=True),
-        Column("optimizer", "string", "", "kind of optimizer", key=True),
+        *_SETTING,
         Column("bucket", "string", "", "node of trajectories.zarr that holds the cells", key=True),
         Column("source", "string", "", "curve: network or twin", key=True),
         Column("epsilons", "int64", "1", "values of epsilon behind the row"),
@@ -190,9 +191,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("shifted_error", "float64", "1", "shifted / predicted_limit - 1"),
     ),
     "tradeoffs": (
-        Column("architecture", "string", "", "kind of network", key=True),
-        Column("task", "string", "", "kind of task", key=True),
-        Column("optimizer", "string", "", "kind of optimizer", key=True),
+        *_SETTING,
         Column("epsilon", "float64", "weight^2", "degrees * sigma^2", key=True),
         Column(
             "quantity",
@@ -214,9 +213,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("reason", "string", "", "why not"),
     ),
     "collapse": (
-        Column("architecture", "string", "", "kind of network", key=True),
-        Column("task", "string", "", "kind of task", key=True),
-        Column("optimizer", "string", "", "kind of optimizer", key=True),
+        *_SETTING,
         Column("source", "string", "", "curve: network or twin", key=True),
         Column("mode", "int64", "1", "number of the mode, 1 the strongest", key=True),
         Column("epsilons", "int64", "1", "values of epsilon behind the row"),
