@@ -71,7 +71,7 @@ def _words(cells: pd.DataFrame, rows: pd.DataFrame, sigmas: Sequence[float]) -> 
     gaps = cells[cells["cell"].isin(rows["cell"])].groupby("sigma")["largest_mode_gap"]
     small, large = (gaps.median().loc[sigma] for sigma in sigmas)
     ends = [f"{gap:.2f} at σ = {number(sigma)}" for sigma, gap in zip(sigmas, (small, large), strict=True)]
-    title = f"Strengths of networks and their twins differ by up to {ends[0]}, and by {ends[1]}"
+    title = f"Strengths of networks and their twins differ by {ends[0]}, and by {ends[1]} (median of the largest gaps)"
     worst = gaps.max().loc[sigmas[0]]
     modules = plural(rows["architecture"].nunique(), "module")
     return title, (
