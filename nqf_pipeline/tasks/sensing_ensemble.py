@@ -13,6 +13,7 @@ from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.models.sensing import MatrixSensing, PSDSensing, Sensing
 from nqf_pipeline.tasks.base import Problem, Task, TaskError
 from nqf_pipeline.tasks.ensembles import haar
+from nqf_pipeline.tasks.population import population_problem
 
 Array = Any
 COHERENT = 0.5
@@ -62,24 +63,13 @@ class SensingEnsemble(Task):
         left = haar(rows, min(rows, columns), rng)
         right = left if isinstance(architecture, PSDSensing) else haar(columns, min(rows, columns), rng)
         inputs = self._disturbed(self._matrices(left, right, rng), rng)
-        structure = architecture.structure(inputs)
         watched, strengths = self._watched(left.shape[1]), np.array(self.strengths)
         axes = left[:, watched], right[:, watched]
-        targets = structure.apply((axes[0] * strengths) @ axes[1].T)
-        moments = structure.moments(targets)
+        targets = architecture.structure(inputs).apply((axes[0] * strengths) @ axes[1].T)
         if not architecture.positive:
             axes, strengths = (axes[0] * np.sign(strengths), axes[1]), np.abs(strengths)
-        return Problem(
-            inputs=inputs,
-            targets=targets,
-            test_inputs=inputs,
-            test_targets=targets,
-            structure=structure,
-            moments=moments,
-            test_moments=moments,
-            modes=SingularBasis(*axes, strengths),
-            initial_scale=np.ones((architecture.unit_size, 1)),
-        )
+        modes, start = SingularBasis(*axes, strengths), np.ones((architecture.unit_size, 1))
+        return population_problem(architecture, inputs, targets, modes, start)
 
     def check(self, architecture: Architecture) -> None:
         if not isinstance(architecture, Sensing):
