@@ -65,11 +65,12 @@ class SensingEnsemble(Task):
         inputs = self._disturbed(self._matrices(left, right, rng), rng)
         watched, strengths = self._watched(left.shape[1]), np.array(self.strengths)
         axes = left[:, watched], right[:, watched]
-        targets = architecture.structure(inputs).apply((axes[0] * strengths) @ axes[1].T)
+        structure = architecture.structure(inputs)
+        targets = structure.apply((axes[0] * strengths) @ axes[1].T)
         if not architecture.positive:
             axes, strengths = (axes[0] * np.sign(strengths), axes[1]), np.abs(strengths)
         modes, start = SingularBasis(*axes, strengths), np.ones((architecture.unit_size, 1))
-        return population_problem(architecture, inputs, targets, modes, start)
+        return population_problem(inputs, targets, structure, structure.moments(targets), modes, start)
 
     def check(self, architecture: Architecture) -> None:
         if not isinstance(architecture, Sensing):

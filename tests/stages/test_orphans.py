@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nqf_pipeline.errors import InputError, WorkError
 from nqf_pipeline.stages.locks import claim_run
-from nqf_pipeline.stages.orphans import cancel, orphans
+from nqf_pipeline.stages.orphans import PREFIX, cancel, orphans
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.plan import freeze, plan_study
 from nqf_pipeline.study.reading import study_from
@@ -93,3 +94,8 @@ def test_a_queue_that_does_not_answer_is_a_failure(results: Path, queue: Queue, 
     (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\necho 'slurm_load_jobs error' >&2; exit 1\n")
     with pytest.raises(WorkError, match="controller"):
         orphans(results)
+
+
+def test_the_profile_names_jobs_as_they_are_looked_for() -> None:
+    profile = Path(__file__).parents[2] / "workflow" / "profiles" / "slurm" / "config.yaml"
+    assert yaml.safe_load(profile.read_text())["slurm-jobname-prefix"] == PREFIX
