@@ -22,7 +22,7 @@ from nqf_pipeline.store.shards import ShardError, Summary, read_record, read_sha
 from nqf_pipeline.study.config import Study
 from nqf_pipeline.study.document import Document, read_document
 from nqf_pipeline.study.layout import Layout
-from nqf_pipeline.study.manifest import read_manifest
+from nqf_pipeline.study.manifest import read_one
 from nqf_pipeline.study.plan import Plan, freeze, plan_study
 from nqf_pipeline.study.reading import study_from
 from nqf_pipeline.study.shards import Shard
@@ -108,9 +108,9 @@ def stage(results: Path, name: str) -> Iterator[Study]:
 def shard_named(results: Path, shard: str) -> Shard:
     """A shard of the manifest by its id."""
     layout = Layout(Path(results))
-    for known in read_manifest(layout.manifest, layout.root.name).shards:
-        if known.id == shard:
-            return relocated(results, known)
+    known = read_one(layout.manifest, layout.root.name, shard)
+    if known is not None:
+        return relocated(results, known)
     raise InputError(
         f"{layout.manifest}: no shard {shard}; `nqf plan` lists the shards of a study, and the workflow adds them to the manifest"
     )

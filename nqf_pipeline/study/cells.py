@@ -84,6 +84,11 @@ class Cell(BaseModel):
         """Whether lanes read one copy of the samples, which no seed changes."""
         return self.task.shared_data and not self.is_own_twin
 
+    @cached_property
+    def lane_key(self) -> tuple[int, str]:
+        """Lanes of one call share the step grid and, where the network reads samples that no seed changes, the data set (for all seeds)."""
+        return self.steps, self.data_id if self.shares_data else ""
+
     @property
     def epsilon(self) -> float:
         """Scale of the initial order parameters, E z_k(0) = degrees sigma^2."""

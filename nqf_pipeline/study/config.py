@@ -16,7 +16,7 @@ from nqf_pipeline.study.errors import fails, raise_all
 from nqf_pipeline.study.spelling import no_such
 from nqf_pipeline.tasks import TASKS
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of manifest and results folder; raised when an older one can no longer be read."""
 Problem = tuple[tuple[str | int, ...], str]
 """Key path and message."""

@@ -6,8 +6,10 @@ machine sustains on each architecture with four lanes, nonlinearity, twin and up
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from heapq import heapreplace
+from math import ceil
 
 import numpy as np
 
@@ -95,9 +97,16 @@ def step_seconds(cell: Cell, sizes: Sizes) -> float:
     return overhead + double * 6.0 * work / RATES.get(architecture.name, OTHER_RATE)
 
 
-def cell_seconds(cell: Cell, sizes: Sizes) -> float:
-    """Seconds of one lane from first to last step."""
-    return (cell.steps + RECORD_STEPS * cell.records) * step_seconds(cell, sizes)
+def lane_steps(cell: Cell) -> float:
+    """Steps of one lane, with its records counted in steps."""
+    return cell.steps + RECORD_STEPS * cell.records
+
+
+def shard_steps(shard: Shard) -> float:
+    """The same for all lanes of a shard; padded lanes cost like the others."""
+    together = Counter(cell.lane_key for cell in shard.cells)
+    steps = {cell.lane_key: lane_steps(cell) for cell in shard.cells}
+    return sum(ceil(number / shard.lane_width) * shard.lane_width * steps[key] for key, number in together.items())
 
 
 def cell_bytes(cell: Cell, sizes: Sizes) -> float:
@@ -107,14 +116,32 @@ def cell_bytes(cell: Cell, sizes: Sizes) -> float:
     return 8.0 * cell.records * 2 * (trained + predicted)
 
 
-def shard_seconds(shard: Shard, sizes: dict[str, Sizes]) -> float:
-    """Seconds of one job; padded lanes cost like the others."""
-    return START + sum(shard.lane_width * cell_seconds(lanes[0], sizes[lanes[0].id]) for lanes in shard.lanes)
+@dataclass(frozen=True)
+class Cost:
+    """What the cells of one bucket cost."""
+
+    step: float
+    """Seconds that one lane adds to one step."""
+    start: float = START
+    """Seconds of a job until its first step."""
+
+    @classmethod
+    def estimated(cls, cell: Cell, sizes: Sizes) -> Cost:
+        """By the static model, from any cell of the bucket."""
+        return cls(step_seconds(cell, sizes))
+
+    def of_cell(self, cell: Cell) -> float:
+        """Seconds of one lane from first to last step."""
+        return self.step * lane_steps(cell)
+
+    def of_shard(self, shard: Shard) -> float:
+        """Seconds of one job."""
+        return self.start + self.step * shard_steps(shard)
 
 
 def wall_seconds(durations: list[float], workers: int) -> float:
     """Time to the end of all jobs, longest first."""
     ends = [0.0] * workers
     for duration in sorted(durations, reverse=True):
-        heapreplace(ends, min(ends) + duration)
+        heapreplace(ends, ends[0] + duration)
     return max(ends)

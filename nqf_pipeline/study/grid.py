@@ -21,6 +21,7 @@ from nqf_pipeline.study.cells import Cell, contents_of, data_key, generator, inc
 from nqf_pipeline.study.config import Auto, Experiment, Horizon, Study, step_keys
 from nqf_pipeline.study.cost import Sizes
 from nqf_pipeline.study.errors import ConfigError
+from nqf_pipeline.study.families import Family
 from nqf_pipeline.study.messages import describe, listing
 from nqf_pipeline.tasks import Problem, Task
 from nqf_pipeline.theory.checks import stability
@@ -37,13 +38,13 @@ class Grid:
     cells: dict[str, Cell] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     sizes: dict[str, Sizes] = field(default_factory=dict)
-    """By cell, for the cost model."""
+    """By bucket, for the cost model: the cells of a bucket are alike."""
     repeated: int = 0
 
     def add(self, cell: Cell, sizes: Sizes) -> None:
         self.repeated += cell.id in self.cells
         self.cells.setdefault(cell.id, cell)
-        self.sizes[cell.id] = sizes
+        self.sizes[cell.bucket] = sizes
 
 
 @threadpool_limits.wrap(limits=1)  # horizons take many small products: threads only wait for each other
@@ -118,21 +119,22 @@ def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, o
         steps, wanted = resolve_steps(rule, experiment.records, setting, optimizer, sigma)
         if wanted > steps:
             late[sigma] = wanted
-        for seed in experiment.seeds:
-            cell = Cell(
+        family = Family(
+            Cell(
                 experiment=name,
                 architecture=architecture,
                 task=task,
                 optimizer=optimizer,
                 sigma=sigma,
-                seed=seed,
                 steps=steps,
                 records=experiment.records,
                 precision=experiment.precision,
                 twin=twin,
                 fingerprint=setting.fingerprint,
             )
-            grid.add(cell, sizes)
+        )
+        for seed in experiment.seeds:
+            grid.add(family.member(seed), sizes)
     if late:
         needs = ", ".join(f"{wanted:,} at sigma = {sigma:g}" for sigma, wanted in late.items())
         grid.warnings.append(f"{where}: steps end before the last mode is predicted to ignite (steps needed: {needs})")

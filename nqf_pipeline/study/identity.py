@@ -54,6 +54,15 @@ def encode(value: Any) -> str:
     return json.dumps(canonical(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def around(model: BaseModel, field: str) -> tuple[str, str]:
+    """The canonical JSON of a model before and after the value of one of its fields: `encode` for many values of that field."""
+    fields = {name: encode(getattr(model, name)) for name in identifying_fields(model)}
+    pairs = [(name, f'"{name}":{text}') for name, text in sorted(fields.items())]
+    before = [text for name, text in pairs if name < field]
+    after = [text for name, text in pairs if name > field]
+    return "{" + "".join(f"{text}," for text in before) + f'"{field}":', "".join(f",{text}" for text in after) + "}"
+
+
 def digest(value: Any, digits: int = DIGITS) -> str:
     """The first hex digits of the SHA-256 of the canonical JSON."""
     return hashlib.sha256(encode(value).encode()).hexdigest()[:digits]

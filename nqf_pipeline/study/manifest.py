@@ -1,7 +1,8 @@
 """The manifest: every shard ever formed for a study, one JSON line each, only ever appended to.
 
-A line is {schema, study, shard, bucket, lane_width, cells: [full specifications]}. A last line without its newline was cut off by a kill
-and is ignored on reading and removed by the next append; anything else that cannot be read is an error.
+A line is {schema, study, shard, bucket, lane_width, families: [full specifications without a seed], cells: [[family, seed], ...]}, family
+counting from 0 within the line (in schema 1 `cells` are full specifications and there are no families). A last line without its newline
+was cut off by a kill and is ignored on reading and removed by the next append; anything else that cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.config import SCHEMA
 from nqf_pipeline.study.errors import ConfigError
+from nqf_pipeline.study.families import Family
 from nqf_pipeline.study.identity import restore
 from nqf_pipeline.study.shards import Shard
 from nqf_pipeline.tasks import TASKS
+
+READABLE = (1, SCHEMA)
+"""Versions of manifest lines that can be read."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,23 @@ def read_manifest(path: Path, study: str) -> Manifest:
     except FileNotFoundError:
         return Manifest()
     except OSError as error:
-        raise ConfigError(f"{path}: cannot read the manifest ({error.strerror}): check the results folder and its permissions") from error
-    return Manifest(tuple(_shard(line, f"{path}, line {number}", study) for number, line in enumerate(_whole_lines(data), 1)))
+        raise _unreadable(path, error) from error
+    reader = _Reader(path, study)
+    return Manifest(tuple(reader.shard(number, line) for number, line in enumerate(_whole_lines(data), 1)))
+
+
+def read_one(path: Path, study: str, shard: str) -> Shard | None:
+    """One shard of the manifest, without reading the cells of any other; None where there is none of this name."""
+    marks = (f'"shard":"{shard}"'.encode(), f'"shard": "{shard}"'.encode())
+    try:
+        with path.open("rb") as stream:
+            lines = ((number, line) for number, line in enumerate(filter(bytes.strip, stream), 1) if any(mark in line for mark in marks))
+            number, line = next(lines, (0, b""))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return _Reader(path, study).shard(number, line) if line.endswith(b"\n") else None
 
 
 def append(path: Path, study: str, known: Manifest, shards: Iterable[Shard]) -> bool:
@@ -87,49 +107,88 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
         yield stream
 
 
+def _unreadable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{path}: cannot read the manifest ({error.strerror}): check the results folder and its permissions")
+
+
 def _line(shard: Shard, study: str) -> bytes:
-    cells = [cell.model_dump(mode="json") for cell in shard.cells]
-    record = {"schema": SCHEMA, "study": study, "shard": shard.id, "bucket": shard.bucket, "lane_width": shard.lane_width, "cells": cells}
+    families: dict[Any, int] = {}
+    cells = [[families.setdefault(_but_seed(cell), len(families)), cell.seed] for cell in shard.cells]
+    first = {family: cell for (family, _), cell in zip(reversed(cells), reversed(shard.cells), strict=True)}
+    record = {
+        "schema": SCHEMA,
+        "study": study,
+        "shard": shard.id,
+        "bucket": shard.bucket,
+        "lane_width": shard.lane_width,
+        "families": [first[family].model_dump(mode="json", exclude={"seed"}) for family in range(len(families))],
+        "cells": cells,
+    }
     return json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _shard(line: bytes, place: str, study: str) -> Shard:
-    try:
-        record = json.loads(line)
-        schema, owner = record["schema"], record["study"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{place}: not a manifest line ({error}); restore the file, or move the results folder away") from error
-    if schema != SCHEMA:
-        raise ConfigError(
-            f"{place}: written with manifest schema {schema}, and this version reads schema {SCHEMA}; "
-            "use the version that wrote these results, or choose another `name` for the study"
-        )
-    if owner != study:
-        raise ConfigError(
-            f"{place}: these results belong to study `{owner}`, not to `{study}`; choose another `name` or another results folder, "
-            "because results of two studies are never mixed"
-        )
-    shard = _decode(record, place)
-    if shard.id != record["shard"] or shard.bucket != record["bucket"]:
-        raise ConfigError(
-            f"{place}: the cells do not match the shard's name {record['shard']}: the line was edited, or written by a version with other "
-            "identities; use that version, or choose another `name` for the study"
-        )
-    return shard
+def _but_seed(cell: Cell) -> tuple[Any, ...]:
+    return tuple(getattr(cell, name) for name in Cell.model_fields if name != "seed")
 
 
-def _decode(record: dict[str, Any], place: str) -> Shard:
-    try:
-        cells = tuple(Cell.model_validate(_complete(spec)) for spec in record["cells"])
-        return Shard(cells, int(record["lane_width"])) if cells else _empty(place)
-    except (ValidationError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"{place}: a cell cannot be read by this version ({error}); use the version that wrote it, or choose another `name`"
-        ) from error
+class _Reader:
+    """Lines as shards. Families that were met before are not validated again."""
 
+    def __init__(self, path: Path, study: str) -> None:
+        self.path, self.study = path, study
+        self._families: dict[str, Family] = {}
 
-def _empty(place: str) -> Shard:
-    raise ConfigError(f"{place}: a shard without cells; remove the line")
+    def shard(self, number: int, line: bytes) -> Shard:
+        place = f"{self.path}, line {number}"
+        record = self._record(line, place)
+        try:
+            shard = Shard(tuple(self._cells(record)), int(record["lane_width"]))
+        except (ValidationError, KeyError, TypeError, IndexError, ValueError) as error:
+            raise ConfigError(
+                f"{place}: a cell cannot be read by this version ({error}); use the version that wrote it, or choose another `name`"
+            ) from error
+        if not shard.cells:
+            raise ConfigError(f"{place}: a shard without cells; remove the line")
+        if shard.id != record["shard"] or shard.bucket != record["bucket"]:
+            raise ConfigError(
+                f"{place}: the cells do not match the shard's name {record['shard']}: the line was edited, or written by a version with "
+                "other identities; use that version, or choose another `name` for the study"
+            )
+        return shard
+
+    def _record(self, line: bytes, place: str) -> dict[str, Any]:
+        try:
+            record: dict[str, Any] = json.loads(line)
+            schema, owner = record["schema"], record["study"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{place}: not a manifest line ({error}); restore the file, or move the results folder away") from error
+        if schema not in READABLE:
+            raise ConfigError(
+                f"{place}: written with manifest schema {schema}, and this version reads schema {' and '.join(map(str, READABLE))}; "
+                "use the version that wrote these results, or choose another `name` for the study"
+            )
+        if owner != self.study:
+            raise ConfigError(
+                f"{place}: these results belong to study `{owner}`, not to `{self.study}`; choose another `name` or another results "
+                "folder, because results of two studies are never mixed"
+            )
+        return record
+
+    def _cells(self, record: dict[str, Any]) -> Iterator[Cell]:
+        if record["schema"] == 1:
+            for spec in record["cells"]:
+                seed = spec.pop("seed")
+                yield self._family(spec).member(seed)
+        else:
+            families = [self._family(spec) for spec in record["families"]]
+            for family, seed in record["cells"]:
+                yield families[family].member(seed)
+
+    def _family(self, spec: dict[str, Any]) -> Family:
+        text = json.dumps(spec)
+        if text not in self._families:
+            self._families[text] = Family(Cell.model_validate(_complete(spec)))
+        return self._families[text]
 
 
 def _complete(spec: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ is not run. So extending a study never moves, renames or reruns what is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -19,10 +18,8 @@ from nqf_pipeline.study.cost import (
     FILES_PER_BUCKET,
     FILES_PER_SHARD,
     FILES_PER_STUDY,
-    Sizes,
+    Cost,
     cell_bytes,
-    cell_seconds,
-    shard_seconds,
     wall_seconds,
 )
 from nqf_pipeline.study.grid import Grid, build_grid
@@ -53,6 +50,11 @@ class Plan:
         return list(self.grid.cells.values())
 
     @cached_property
+    def costs(self) -> dict[str, Cost]:
+        """By bucket."""
+        return costs_of(self.grid)
+
+    @cached_property
     def shards(self) -> tuple[Shard, ...]:
         """All shards with at least one wanted cell, longest first."""
         wanted = self.grid.cells
@@ -78,18 +80,11 @@ class Plan:
 
     def seconds(self, shard: Shard) -> float:
         """Estimated duration of a shard's job."""
-        return shard_seconds(shard, self._sizes)
+        return self.costs[shard.bucket].of_shard(shard)
 
     def minutes(self, shard: str) -> int:
         """Time limit of a shard's job on a scheduler: ten minutes to start, and four times the estimate for slower or busy machines."""
         return 10 + ceil(4 * self.seconds(self.shard_by_id[shard]) / 60)
-
-    @cached_property
-    def _sizes(self) -> dict[str, Sizes]:
-        """Sizes of all cells in use; a bucket's cells are alike, so a wanted one speaks for those of older studies beside it."""
-        shards = (*self.manifest.shards, *self.new_shards)
-        of_bucket = {cell.bucket: self.grid.sizes[cell.id] for cell in self.cells}
-        return {cell.id: of_bucket[cell.bucket] for shard in shards for cell in shard.cells if cell.bucket in of_bucket}
 
     def summary(self) -> dict[str, Any]:
         """What `nqf plan --json` prints. `seconds` is the estimated wall time of the shards to run, on `engine.workers` cores."""
@@ -101,7 +96,7 @@ class Plan:
             "buckets": len(buckets),
             "shards": len(self.shards),
             "seconds": round(wall_seconds([self.seconds(shard) for shard in to_run], self.study.engine.workers), 1),
-            "bytes": round(sum(cell_bytes(cell, self._sizes[cell.id]) for cell in self.cells)),
+            "bytes": round(sum(cell_bytes(cell, self.grid.sizes[cell.bucket]) for cell in self.cells)),
             "files": FILES_PER_STUDY + FILES_PER_SHARD * len(self.shards) + FILES_PER_BUCKET * len(buckets),
             "to_run": len(to_run),
             "already_done": len(self.shards) - len(to_run),
@@ -113,14 +108,21 @@ class Plan:
 
 def plan(study: Study, manifest: Manifest, results: Path | str = "results") -> Plan:
     """The plan of a study over what its manifest holds. Writes nothing."""
-    grid = build_grid(study)
+    return _plan(study, Layout.of(study.name, results), build_grid(study), manifest)
+
+
+def _plan(study: Study, layout: Layout, grid: Grid, manifest: Manifest) -> Plan:
     new = [cell for cell in grid.cells.values() if cell.id not in manifest.shard_of]
-    shards = form_shards(new, study.engine.lane_width, _cost(grid), study.engine.seconds_per_job)
-    return Plan(study, Layout.of(study.name, results), manifest, grid, tuple(shards))
+    costs = costs_of(grid)
+    shards = form_shards(new, study.engine.lane_width, lambda cell: costs[cell.bucket].of_cell(cell), study.engine.seconds_per_job)
+    return Plan(study, layout, manifest, grid, tuple(shards))
 
 
-def _cost(grid: Grid) -> Callable[[Cell], float]:
-    return lambda cell: cell_seconds(cell, grid.sizes[cell.id])
+def costs_of(grid: Grid) -> dict[str, Cost]:
+    """What the cells of each bucket cost; a bucket's cells are alike."""
+    return {
+        bucket: Cost.estimated(cell, grid.sizes[bucket]) for bucket, cell in {cell.bucket: cell for cell in grid.cells.values()}.items()
+    }
 
 
 def plan_file(config: Path | str, results: Path | str = "results") -> Plan:
@@ -135,7 +137,7 @@ def plan_study(study: Study, results: Path | str = "results") -> Plan:
 
 def freeze(wish: Plan) -> Plan:
     """Append the new shards to the manifest; when another process was faster, plan again over what it wrote."""
-    layout, study = wish.layout, wish.study
+    layout, study, grid = wish.layout, wish.study, wish.grid
     while wish.new_shards and not append(layout.manifest, study.name, wish.manifest, wish.new_shards):
-        wish = plan(study, read_manifest(layout.manifest, study.name), layout.root.parent)
-    return plan(study, read_manifest(layout.manifest, study.name), layout.root.parent) if wish.new_shards else wish
+        wish = _plan(study, layout, grid, read_manifest(layout.manifest, study.name))
+    return Plan(study, layout, Manifest((*wish.manifest.shards, *wish.new_shards)), grid, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heapreplace
 from itertools import groupby
 from math import ceil
 
@@ -15,16 +16,11 @@ Lanes = tuple[Cell, ...]
 Seconds = Callable[[Cell], float]
 
 
-def lane_key(cell: Cell) -> tuple[int, str]:
-    """Lanes of one call share the step grid and, where the network reads samples that no seed changes, the data set."""
-    return cell.steps, cell.data_id if cell.shares_data else ""
-
-
 def lane_groups(cells: Iterable[Cell], lane_width: int) -> list[Lanes]:
     """Cells of one bucket, packed into groups of at most `lane_width`; longest first."""
-    ordered = sorted(cells, key=lambda cell: (-cell.steps, lane_key(cell), cell.id))
+    ordered = sorted(cells, key=lambda cell: (-cell.steps, cell.lane_key, cell.id))
     groups = []
-    for _, together in groupby(ordered, key=lane_key):
+    for _, together in groupby(ordered, key=lambda cell: cell.lane_key):
         lanes = tuple(together)
         groups += [lanes[start : start + lane_width] for start in range(0, len(lanes), lane_width)]
     return groups
@@ -69,9 +65,9 @@ def _cut(groups: list[Lanes], lane_width: int, seconds: Seconds, target: float) 
     durations = [lane_width * seconds(lanes[0]) for lanes in groups]
     count = min(max(ceil(sum(durations) / target), 1), len(groups))
     parts: list[list[Lanes]] = [[] for _ in range(count)]
-    filled = [0.0] * count
+    filled = [(0.0, part) for part in range(count)]
     for lanes, duration in sorted(zip(groups, durations, strict=True), key=lambda pair: -pair[1]):
-        emptiest = filled.index(min(filled))
+        seconds_in_it, emptiest = filled[0]
         parts[emptiest].append(lanes)
-        filled[emptiest] += duration
+        heapreplace(filled, (seconds_in_it + duration, emptiest))
     return parts

@@ -12,8 +12,9 @@ import pytest
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.study import manifest as manifest_module
+from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.errors import ConfigError
-from nqf_pipeline.study.manifest import Manifest, read_manifest
+from nqf_pipeline.study.manifest import Manifest, read_manifest, read_one
 from nqf_pipeline.study.plan import freeze, plan, plan_study
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def test_planning_writes_nothing_and_freezing_writes_one_line_a_shard(small, tmp
     frozen = freeze(wish)
     records = [json.loads(line) for line in lines(tmp_path)]
     assert [record["shard"] for record in records] == names(wish.new_shards)
-    assert set(records[0]) == {"schema", "study", "shard", "bucket", "lane_width", "cells"}
+    assert set(records[0]) == {"schema", "study", "shard", "bucket", "lane_width", "families", "cells"}
     assert names(frozen.shards) == names(wish.shards)
     assert frozen.new_shards == ()
 
@@ -136,8 +137,8 @@ def test_results_of_another_study_are_refused(small, tmp_path):
 
 def test_results_of_another_version_are_refused(small, tmp_path):
     path = freeze(plan_study(small(), tmp_path)).layout.manifest
-    path.write_text(path.read_text().replace('"schema":1', '"schema":99', 1))
-    with pytest.raises(InputError, match="line 1: written with manifest schema 99, and this version reads schema 1"):
+    path.write_text(path.read_text().replace('"schema":2', '"schema":99', 1))
+    with pytest.raises(InputError, match="line 1: written with manifest schema 99, and this version reads schema 1 and 2"):
         plan_study(small(), tmp_path)
 
 
@@ -157,6 +158,57 @@ def test_an_edited_manifest_is_refused_by_line(small, tmp_path, old, new, phrase
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(InputError, match=f"manifest.jsonl, line 1: {phrase}"):
         plan_study(small(), tmp_path)
+
+
+def test_a_job_reads_its_own_line_only(small, tmp_path):
+    wish = freeze(plan_study(small(engine={"seconds_per_job": 0.001}), tmp_path))
+    path = wish.layout.manifest
+    for shard in wish.shards:
+        assert read_one(path, "trial", shard.id) == shard
+    assert read_one(path, "trial", "0" * 16) is None
+    assert read_one(tmp_path / "absent", "trial", wish.shards[0].id) is None
+    first, *others = (shard.id for shard in wish.manifest.shards)
+    path.write_bytes(lines(tmp_path)[0].replace(b'"sigma"', b'"breadth"') + b"".join(lines(tmp_path)[1:])[:-1])
+    with pytest.raises(InputError, match="line 1: a cell cannot be read"):
+        read_one(path, "trial", first)
+    assert read_one(path, "trial", others[0]) == wish.shard_by_id[others[0]]
+    assert read_one(path, "trial", others[-1]) is None, "a line without its end was cut off by a kill"
+
+
+def test_manifests_of_schema_1_are_read_and_extended(small, tmp_path):
+    """Lines with one full specification a cell, from before families."""
+    wish = freeze(plan_study(small(), tmp_path))
+    old = [
+        {
+            "schema": 1,
+            "study": "trial",
+            "shard": shard.id,
+            "bucket": shard.bucket,
+            "lane_width": shard.lane_width,
+            "cells": [cell.model_dump(mode="json") for cell in shard.cells],
+        }
+        for shard in wish.manifest.shards
+    ]
+    wish.layout.manifest.write_text("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in old))
+    again = plan_study(small(seeds=5), tmp_path)
+    assert again.manifest.shards == wish.manifest.shards
+    extended = freeze(again)
+    assert [json.loads(line)["schema"] for line in lines(tmp_path)] == [1, 1, 2, 2]
+    assert read_manifest(wish.layout.manifest, "trial").shards == extended.manifest.shards
+    assert read_one(wish.layout.manifest, "trial", old[0]["shard"]) == wish.shard_by_id[old[0]["shard"]]
+
+
+def test_ten_thousand_jobs(small, tmp_path):
+    """Counts and identities of a plan of the size that one study may have; how long it takes is measured elsewhere."""
+    study = small(engine={"seconds_per_job": 1e-6, "lane_width": 2}, seeds=5000)
+    wish = freeze(plan_study(study, tmp_path))
+    assert (len(wish.cells), len(wish.shards), len(wish.shard_by_id)) == (20_000, 10_000, 10_000)
+    again = plan_study(study, tmp_path)
+    assert again.new_shards == ()
+    assert again.manifest.shards == wish.manifest.shards
+    few = [again.cells[0], again.cells[-1]]
+    assert all(Cell.model_validate(cell.model_dump()).id == cell.id for cell in few)
+    assert again.summary()["to_run"] == 10_000
 
 
 @pytest.mark.parametrize("cut", [1, 2, 50, 500])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import MLP, Diagonal
 from nqf_pipeline.study.cells import Cell
-from nqf_pipeline.study.cost import Sizes, cell_bytes, cell_seconds, shard_seconds, wall_seconds
-from nqf_pipeline.study.shards import form_shards, lane_groups, lane_key
+from nqf_pipeline.study.cost import Cost, Sizes, cell_bytes, wall_seconds
+from nqf_pipeline.study.shards import form_shards, lane_groups
 from nqf_pipeline.tasks import Digits, FeaturePowerLaw, Teacher
 
 
@@ -25,6 +25,10 @@ GRIDS = st.builds(
     st.lists(st.integers(50, 5000), min_size=1, max_size=3, unique=True),
     st.lists(st.sampled_from([4, 8]), min_size=1, max_size=2, unique=True),
 )
+
+
+def cell_seconds(one, sizes):
+    return Cost.estimated(one, sizes).of_cell(one)
 
 
 def duration(cell):
@@ -53,17 +57,17 @@ def test_a_shard_is_filled_to_its_target_and_not_beyond(cells, lane_width, targe
 def test_lanes_of_a_group_share_the_step_grid(cells, lane_width):
     bucket = [c for c in cells if c.bucket == cells[0].bucket]
     groups = lane_groups(bucket, lane_width)
-    assert all(len(lanes) <= lane_width and len({lane_key(c) for c in lanes}) == 1 for lanes in groups)
+    assert all(len(lanes) <= lane_width and len({c.lane_key for c in lanes}) == 1 for lanes in groups)
     assert len(groups) == sum(-(-sum(c.steps == steps for c in bucket) // lane_width) for steps in {c.steps for c in bucket})
     assert [lanes[0].steps for lanes in groups] == sorted((lanes[0].steps for lanes in groups), reverse=True)
 
 
 def test_lanes_share_a_data_set_only_where_the_network_reads_common_samples():
     digits = [cell(task=Digits(samples=samples), architecture=MLP(inputs=64, outputs=1)) for samples in (100, 200)]
-    assert lane_key(digits[0]) != lane_key(digits[1])
+    assert digits[0].lane_key != digits[1].lane_key
     law = [cell(task=FeaturePowerLaw(alpha1=alpha), architecture=Diagonal()) for alpha in (1.5, 2.0)]
-    assert lane_key(law[0]) == lane_key(law[1]), "an exactly quadratic module sees moments, which are traced"
-    assert lane_key(cell(seed=0)) == lane_key(cell(seed=1))
+    assert law[0].lane_key == law[1].lane_key, "an exactly quadratic module sees moments, which are traced"
+    assert cell(seed=0).lane_key == cell(seed=1).lane_key
 
 
 def test_a_shards_name_is_that_of_its_cells():
@@ -90,9 +94,10 @@ def test_costs_follow_shapes():
 
 
 def test_padded_lanes_cost_like_full_ones():
-    sizes = {cell(seed).id: Sizes(600, 4) for seed in range(4)}
+    cost = Cost.estimated(cell(), Sizes(600, 4))
     alone, full = (form_shards([cell(seed) for seed in range(count)], 4, duration, 100.0)[0] for count in (1, 4))
-    assert shard_seconds(alone, sizes) == pytest.approx(shard_seconds(full, sizes))
+    assert cost.of_shard(alone) == pytest.approx(cost.of_shard(full))
+    assert cost.of_shard(full) == pytest.approx(cost.start + 4 * cost.of_cell(cell()))
 
 
 def test_wall_time_is_that_of_the_longest_first_schedule():

@@ -165,7 +165,7 @@ def another(**changes: object) -> Callable[[list[str]], list[str]]:
         (lambda lines: [lines[0][:100] + "\n", *lines[1:]], r"manifest.jsonl, line 1: not a manifest line"),
         (lambda lines: [lines[0], lines[1].replace('"sigma":0.', '"sigma":0.7'), *lines[2:]], r"line 2: the cells do not match"),
         (another(study="other"), r"line 1: these results belong to study `other`, not to `tiny`"),
-        (another(schema=0), r"line 1: written with manifest schema 0, and this version reads schema 1"),
+        (another(schema=0), r"line 1: written with manifest schema 0, and this version reads schema 1 and 2"),
     ],
     ids=["cut line", "edited cell", "another study", "another version"],
 )
