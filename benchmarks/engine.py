@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.ladder import climb
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import CNN, MLP, MultiHead
 from nqf_pipeline.models.base import Architecture
@@ -67,9 +68,14 @@ class Trainer:
         return {"seconds": seconds, "steps": lanes * steps, **curve}
 
 
-def export(kind: str, steps: int, path: Path) -> None:
-    """The first lane's inputs, targets and initial weights in PyTorch's layout (rows are samples)."""
-    cell = cell_of(kind, 0, steps)
+def export(kind: str, steps: int, path: Path, seeds: list[int]) -> None:
+    """Inputs, targets and initial weights in PyTorch's layout (rows are samples), with a leading axis of seeds."""
+    lanes = [_exported(cell_of(kind, seed, steps)) for seed in seeds]
+    stacked: dict[str, Any] = {name: np.ascontiguousarray([lane[name] for lane in lanes], dtype=np.float32) for name in lanes[0]}
+    np.savez(path, **stacked)
+
+
+def _exported(cell: Cell) -> dict[str, Any]:
     problem, weights = problem_of(cell), initial_weights(cell)
     factors = cell.architecture.factors(weights)
     first, second = factors[0], factors[-1]
@@ -85,8 +91,7 @@ def export(kind: str, steps: int, path: Path) -> None:
             keys, queries = weights[-2 * size * key_size :].reshape(2, size, key_size, heads).transpose(0, 3, 1, 2)
             values, readout = first.reshape(size, value_size, heads), second.reshape(-1, value_size, heads)
             arrays |= {"queries": queries, "keys": keys, "values": values.transpose(2, 0, 1), "readout": readout.transpose(2, 1, 0)}
-    arrays = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in arrays.items()}
-    np.savez(path, **arrays)
+    return arrays
 
 
 def matmul_rate(size: int, seconds: float) -> dict[str, float]:
@@ -127,8 +132,10 @@ def main() -> None:
         elif action == "train":
             reply = trainers[request["name"]].run()
         elif action == "export":
-            export(request["kind"], request["steps"], Path(request["path"]))
+            export(request["kind"], request["steps"], Path(request["path"]), request["seeds"])
             reply = {}
+        elif action == "ladder":
+            reply = climb([cell_of(request["kind"], seed, RECORDS) for seed in request["seeds"]], request["seconds"])
         else:
             reply = matmul_rate(request["size"], request["seconds"]) if action == "matmul" else {}
         print(json.dumps(reply | {"core": core, "lane_width": EngineSettings().lane_width}), flush=True)

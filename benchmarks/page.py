@@ -27,6 +27,15 @@ this project is better. Warm-up is excluded, compilation is reported apart, the 
 `benchmarks/results.json`), and before a training speed counts, both sides must reach the same loss from the same weights.
 `make bench` measures everything anew.
 """
+_LIMITS = """## What limits each row
+
+The matmul peak is that of two pinned cores in float32 on large matrices. A training step is then measured in parts at its own shapes, on
+both cores at once: its matrix products alone (nonlinearity left out), with the nonlinearity, and as the engine runs it, twin, update and
+records included. The ceiling is the better of the last two. How cost grows with the size of a study: [scaling.md](scaling.md)."""
+_VARIANTS = """## Every form of the peers
+
+The fastest of one process counts above. Two processes at once are what two cores give anybody who starts the fastest form twice, on one
+thread each: the engine's lead over that is its rate over this one."""
 
 
 def write() -> None:
@@ -35,15 +44,31 @@ def write() -> None:
     parts = [_INTRODUCTION]
     if rows:
         _draw(rows)
-        parts += [f"Machine: {json.loads(MACHINE.read_text())['summary']}", f"![ratios](figures/{FIGURE.name})", _table(rows)]
+        machine = f"Machine: {json.loads(MACHINE.read_text())['summary']}"
+        parts += [machine, f"![ratios](figures/{FIGURE.name})", _table(rows), _limits(rows), _variants(rows)]
     else:
         parts.append("Not measured yet.")
-    PAGE.write_text("\n\n".join(part.strip() for part in parts) + "\n")
+    PAGE.write_text("\n\n".join(part.strip() for part in parts if part) + "\n")
 
 
 def _table(rows: list[Row]) -> str:
     header = "| name | value | peer | peer's value | unit | ratio | share of limit | remarks |\n|---|---:|---|---:|---|---:|---:|---|"
     return "\n".join([header, *map(_line, rows)])
+
+
+def _limits(rows: list[Row]) -> str:
+    """Rows that share a limit, together."""
+    named: dict[str, list[str]] = {}
+    for row in rows:
+        if row.limits:
+            named.setdefault(row.limits, []).append(f"`{row.name}`")
+    lines = [f"| {', '.join(names)} | {limits} |" for limits, names in named.items()]
+    return "\n".join([_LIMITS, "", "| names | what limits them |", "|---|---|", *lines]) if lines else ""
+
+
+def _variants(rows: list[Row]) -> str:
+    lines = [f"| `{row.name}` | {form} | {_number(rate)} |" for row in rows for form, rate in row.variants.items()]
+    return "\n".join([_VARIANTS, "", "| name | form of the peer | steps/s |", "|---|---|---:|", *lines]) if lines else ""
 
 
 def _line(row: Row) -> str:

@@ -23,6 +23,10 @@ class Row:
     limit_share: float | None = None
     """Share of the measured physical limit, where there is one."""
     note: str = ""
+    limits: str = ""
+    """What limits the value, with the figures measured for it in the same run."""
+    variants: dict[str, float] = field(default_factory=dict)
+    """The best repetition of every form of the peer that was tried; the best of these is the peer."""
     repeats: dict[str, list[float]] = field(default_factory=dict)
     """Every repetition of both sides, so that the spread can be seen."""
 

@@ -1,7 +1,8 @@
-"""The peers: the same networks trained by a plain PyTorch autograd loop. Runs in the environment of requirements-bench.lock.
+"""The peers: the same networks trained by PyTorch, as a plain loop or compiled. Runs in the environment of requirements-bench.lock.
 
-Rows are samples, one model after another; the update is written out, which is a little faster than `torch.optim.SGD`. Inputs, targets and
-initial weights are the engine's. Talks to benchmarks/workers.py: one JSON request and one JSON reply a line.
+Rows are samples, one model after another; the update is written out, which is a little faster than `torch.optim.SGD`. Compiled are the loss
+with its gradient (the usual way) or the whole step with its update (`torch.func.grad`, so that nothing is left to Python but the loop).
+Inputs, targets and initial weights are the engine's. Talks to benchmarks/workers.py: one JSON request and one JSON reply a line.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+torch._dynamo.config.recompile_limit = 64  # every architecture and number of threads compiles one and the same function
+
 Forward = Callable[[list[Tensor], Tensor], Tensor]
+Loss = Callable[[list[Tensor], Tensor, Tensor], Tensor]
 
 
 def mlp(parameters: list[Tensor], inputs: Tensor) -> Tensor:
@@ -64,38 +69,67 @@ FORWARDS: dict[str, Forward] = {forward.__name__: forward for forward in (mlp, c
 class Training:
     """Full-batch gradient descent on the mean over samples of the sum over outputs of the squared error."""
 
-    def __init__(self, kind: str, arrays: dict[str, np.ndarray], learning_rate: float) -> None:
+    def __init__(self, kind: str, arrays: dict[str, np.ndarray], learning_rate: float, compiled: str) -> None:
         tensors = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
-        self.forward = FORWARDS[kind]
         self.inputs, self.targets = tensors.pop("inputs"), tensors.pop("targets")
-        self.parameters = [tensor.requires_grad_() for tensor in tensors.values()]
+        self.parameters = [tensor.requires_grad_(compiled != "step") for tensor in tensors.values()]
         self.learning_rate = learning_rate
+        self.kind, self.loss = kind, loss_of(kind, compiled == "loss")
+        self.step = step_of(kind) if compiled == "step" else self._plain_step
         if kind == "cnn_patches":
             self.inputs = functional.unfold(self.inputs, tensors["kernels"].shape[2:]).transpose(1, 2).contiguous()
 
-    def loss(self) -> Tensor:
-        residual = self.forward(self.parameters, self.inputs) - self.targets
-        return (residual**2).sum(1).mean()
+    def _plain_step(self, parameters: list[Tensor], inputs: Tensor, targets: Tensor, learning_rate: float) -> list[Tensor]:
+        gradients = torch.autograd.grad(self.loss(parameters, inputs, targets), parameters)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.sub_(learning_rate * gradient)
+        return parameters
 
     def run(self, steps: int) -> dict[str, float]:
         start = time.perf_counter()
         for _ in range(steps):
-            gradients = torch.autograd.grad(self.loss(), self.parameters)
-            with torch.no_grad():
-                for parameter, gradient in zip(self.parameters, gradients, strict=True):
-                    parameter.sub_(self.learning_rate * gradient)
+            self.parameters = self.step(self.parameters, self.inputs, self.targets, self.learning_rate)
         seconds = time.perf_counter() - start
         with torch.no_grad():
-            return {"seconds": seconds, "steps": steps, "loss": float(self.loss())}
+            loss = loss_of(self.kind, False)(self.parameters, self.inputs, self.targets)
+        return {"seconds": seconds, "steps": steps, "loss": float(loss)}
 
 
-def answer(request: dict[str, Any]) -> dict[str, float]:
+@lru_cache
+def loss_of(kind: str, compiled: bool) -> Loss:
+    """The loss as a function of parameters, inputs, targets; one function object each, so that a compilation is found again."""
+    forward = FORWARDS[kind]
+
+    def loss(parameters: list[Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+        return ((forward(parameters, inputs) - targets) ** 2).sum(1).mean()
+
+    return torch.compile(loss, dynamic=False) if compiled else loss
+
+
+@lru_cache
+def step_of(kind: str) -> Callable[[list[Tensor], Tensor, Tensor, float], list[Tensor]]:
+    """A whole step as one compiled program, which returns new parameters."""
+    gradient = torch.func.grad(loss_of(kind, False))
+
+    def step(parameters: list[Tensor], inputs: Tensor, targets: Tensor, learning_rate: float) -> list[Tensor]:
+        slopes = gradient(parameters, inputs, targets)
+        return [parameter - learning_rate * slope for parameter, slope in zip(parameters, slopes, strict=True)]
+
+    return torch.compile(step, dynamic=False)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Trains from the given start: `warm_up` steps untimed, then, from the start again, `steps` timed ones."""
     torch.set_num_threads(request["threads"])
     with np.load(request["arrays"]) as stored:
-        arrays = dict(stored)
-    Training(request["kind"], arrays, request["learning_rate"]).run(request["warm_up"])
-    return Training(request["kind"], arrays, request["learning_rate"]).run(request["steps"])
+        arrays = {name: array[0] for name, array in stored.items()}
+    build = partial(Training, request["kind"], arrays, request["learning_rate"], request["compiled"])
+    try:
+        build().run(request["warm_up"])
+    except RuntimeError as error:  # torch.compile needs a C++ compiler
+        return {"unavailable": str(error).strip().splitlines()[0]}
+    return build().run(request["steps"])
 
 
 if __name__ == "__main__":
