@@ -207,6 +207,8 @@ def status(results: Results, as_json: AsJson = False) -> None:
     facts({"cells": found["cells"], **found["counts"], **{f"seconds in {k}": round(v, 1) for k, v in found["seconds"].items()}})
     for shard in found["running"]:
         console.print(f"running: {shard['shard']} ({shard['bucket']}), {shard['seconds']:.0f} s so far", markup=False)
+    for job in found["queue"] or []:
+        console.print(f"in the queue: {job['job']}  {job['state']}  {job['elapsed']}  {job['work']}", markup=False, highlight=False)
 
 
 @app.command()
@@ -223,9 +225,9 @@ def orphans(
         raise InputError("nqf orphans: --cancel ends the jobs and --wait lets them finish; give one of the two")
     found = stage.orphans(results)
     if cancel:
-        stage.cancel(found)
+        stage.cancel(results, found)
     elif wait:
-        stage.wait(found, lambda left: messages.print(f"waiting for {left} jobs"))
+        stage.wait(results, found, lambda left: messages.print(f"waiting for {left} jobs"))
     if as_json:
         show_json([job.document() for job in found])
         return

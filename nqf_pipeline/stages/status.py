@@ -8,10 +8,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from nqf_pipeline.errors import InputError, WorkError
 from nqf_pipeline.stages.locks import running_since
+from nqf_pipeline.stages.queue import study_jobs
 from nqf_pipeline.stages.run import recorded_plan
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.shards import read_record
+from nqf_pipeline.study.layout import Layout
 
 LITTLE = 2**20
 """Bytes; with less the logs that would say why a job failed may be lost too."""
@@ -50,4 +53,13 @@ def study_status(results: Path) -> dict[str, Any]:
         "seconds": dict(seconds),
         "running": running,
         "merged": wanted.layout.merged.exists(),
+        "queue": _queue(wanted.layout),
     }
+
+
+def _queue(layout: Layout) -> list[dict[str, Any]] | None:
+    """The study's jobs in a SLURM queue; None where there is no cluster to ask."""
+    try:
+        return [job.document() for job in study_jobs(layout)]
+    except (InputError, WorkError):
+        return None

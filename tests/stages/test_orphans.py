@@ -6,13 +6,17 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-import yaml
 
 from nqf_pipeline.errors import InputError, WorkError
+from nqf_pipeline.stages import locks
 from nqf_pipeline.stages.locks import claim_run
-from nqf_pipeline.stages.orphans import PREFIX, cancel, orphans
+from nqf_pipeline.stages.orphans import cancel, orphans
+from nqf_pipeline.stages.queue import adopt_names, job_prefix
+from nqf_pipeline.stages.run import begin
+from nqf_pipeline.stages.status import study_status
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.plan import freeze, plan_study
 from nqf_pipeline.study.reading import study_from
@@ -37,6 +41,7 @@ Queue = Callable[[list[str]], None]
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A study that was begun from this folder, by a run that has ended."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(locks, "_runs", {})  # those of other tests, whose folders have the same relative path
     freeze(plan_study(study_from(STUDY, "small.yaml")))
     return Path("results/small")
 
@@ -58,22 +63,44 @@ def shard_of(results: Path) -> str:
     return str(json.loads(Layout(results).manifest.read_text().splitlines()[0])["shard"])
 
 
+def lines_of(tmp_path: Path, shard: str) -> list[str]:
+    """Two jobs of the study, and jobs of a study whose name begins alike, of another program, of another folder."""
+    name = f"{job_prefix('small')}0a1b"
+    return [
+        f"11|RUNNING|1:02|{name}|{tmp_path}|rule_train_wildcards_{shard}",
+        f"12|PENDING|0:00|{name}|{tmp_path}|rule_theory",
+        f"13|RUNNING|9:59|{job_prefix('small_too')}77|{tmp_path}|rule_theory",
+        f"14|RUNNING|9:59|other|{tmp_path}|rule_train_wildcards_{shard}",
+        f"15|RUNNING|9:59|{name}|{tmp_path.parent}|rule_train_wildcards_{shard}",
+    ]
+
+
 def test_only_this_study_s_jobs_are_orphans(results: Path, queue: Queue, tmp_path: Path) -> None:
     shard = shard_of(results)
-    queue(
-        [
-            f"11|RUNNING|1:02|nqf_0a1b|{tmp_path}|rule_train_wildcards_{shard}",
-            f"12|PENDING|0:00|nqf_0a1b|{tmp_path}|rule_theory",
-            f"13|RUNNING|9:59|nqf_77|{tmp_path}|rule_train_wildcards_{'0' * 16}",
-            f"14|RUNNING|9:59|other|{tmp_path}|rule_train_wildcards_{shard}",
-            f"15|RUNNING|9:59|nqf_0a1b|{tmp_path.parent}|rule_train_wildcards_{shard}",
-        ]
-    )
+    queue(lines_of(tmp_path, shard))
     found = orphans(results)
     assert [(job.job, job.state, job.work) for job in found] == [("11", "running", shard), ("12", "pending", "theory")]
-    cancel(found)
+    cancel(results, found)
     assert (tmp_path / "cancelled").read_text().split() == ["11", "12"]
     assert orphans(results) == []
+
+
+def test_orphans_are_found_from_any_folder(results: Path, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue(lines_of(tmp_path, shard_of(results)))
+    place = results.resolve()
+    monkeypatch.chdir(tmp_path.parent)
+    assert [job.job for job in orphans(place)] == ["11", "12"]
+
+
+def test_status_shows_the_queue_where_there_is_one(results: Path, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(plan_study(study_from(STUDY, "small.yaml")))
+    queue(lines_of(tmp_path, "ab"))
+    assert [(job["job"], job["state"], job["work"]) for job in study_status(results)["queue"]] == [
+        ("11", "running", "ab"),
+        ("12", "pending", "theory"),
+    ]
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert study_status(results)["queue"] is None
 
 
 def test_a_run_that_goes_on_has_no_orphans(results: Path, queue: Queue) -> None:
@@ -96,6 +123,21 @@ def test_a_queue_that_does_not_answer_is_a_failure(results: Path, queue: Queue, 
         orphans(results)
 
 
-def test_the_profile_names_jobs_as_they_are_looked_for() -> None:
-    profile = Path(__file__).parents[2] / "workflow" / "profiles" / "slurm" / "config.yaml"
-    assert yaml.safe_load(profile.read_text())["slurm-jobname-prefix"] == PREFIX
+class Workflow:
+    """What the executor and its settings look like to `adopt_names`."""
+
+    def __init__(self, arrays: str | None = None) -> None:
+        self.executor_settings = SimpleNamespace(array_jobs=arrays)
+        self.executor = SimpleNamespace(run_uuid="site_0a1b")
+        self.scheduler = SimpleNamespace(get_executor=lambda job: self.executor)
+
+
+def test_jobs_are_named_as_they_are_looked_for() -> None:
+    workflow = Workflow()
+    adopt_names(workflow, "small")
+    assert workflow.executor.run_uuid == job_prefix("small") + "site_0a1b"
+
+
+def test_job_arrays_are_refused() -> None:
+    with pytest.raises(InputError, match="array"):
+        adopt_names(Workflow(arrays="train"), "small")
