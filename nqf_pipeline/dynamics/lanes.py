@@ -55,12 +55,13 @@ class Hyper(NamedTuple):
 class Record(NamedTuple):
     """What is written down at a recorded step (docs/data_dictionary.md)."""
 
-    network_loss: Array
+    network_loss: Array | None
+    """None, like all else about the network, where only the twin is trained."""
     twin_loss: Array
-    network_test_loss: Array
+    network_test_loss: Array | None
     twin_test_loss: Array
-    divergence: Array
-    network_mode: Array
+    divergence: Array | None
+    network_mode: Array | None
     twin_mode: Array
     order_parameter: Array
     twin_kernel_change: Array

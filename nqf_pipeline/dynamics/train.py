@@ -66,6 +66,8 @@ class Program:
     shared_data: bool
     loss: LossName = "squared_error"
     labels: Labels | None = None
+    network: bool = True
+    """Whether a network is trained beside the twin."""
     compressed: bool = False
     """Twins have the width that Theorem 3 needs instead of the network's; so has a network that is its own twin."""
     schedule: Shape | None = None
@@ -84,7 +86,7 @@ class Program:
     @property
     def reads_samples(self) -> bool:
         """Whether training needs the samples at all."""
-        return not (self.network_is_twin and self.reads_moments)
+        return not (self.one_run and self.reads_moments)
 
     @property
     def twin(self) -> Twin:
@@ -95,6 +97,11 @@ class Program:
     def network_is_twin(self) -> bool:
         """Whether one run stands for both (see `Architecture.is_own_twin`)."""
         return self.architecture.is_own_twin(self.batch_size)
+
+    @property
+    def one_run(self) -> bool:
+        """Whether the twin's weights are all that is trained: they are the network's too, or there is none."""
+        return self.network_is_twin or not self.network
 
     def compile(self, group: LaneGroup) -> Executable:
         """The executable for groups of this shape: (data, weights, twin's weights, hyper, keys, step grid) to a Record."""
@@ -107,9 +114,7 @@ class Program:
         rule, twin_rule = (_update_rule(self.update, numbers, self.schedule) for numbers in (hyper, self.twin.rates(hyper)))
         beside = weights if twin_weights is None else twin_weights
         tracks = (
-            [(twin_rule, self._twin_objective)]
-            if self.network_is_twin
-            else [(rule, self._network_objective), (twin_rule, self._twin_objective)]
+            [(twin_rule, self._twin_objective)] if self.one_run else [(rule, self._network_objective), (twin_rule, self._twin_objective)]
         )
         start = [_Run(at, update.init(at)) for at, (update, _) in zip([weights, beside][-len(tracks) :], tracks, strict=True)]
         first_kernel = self.twin.kernel(data.probe, beside)
@@ -163,11 +168,14 @@ class Program:
 
     def _record(self, data: Data, runs: list[_Run], first_kernel: Array) -> Record:
         network, twin = runs[0].weights, runs[-1].weights
-        reader = self.twin if self.network_is_twin else Twin(self.architecture)
+        reader = self.twin if self.one_run else Twin(self.architecture)
         network_order, twin_order = reader.order(network), self.twin.order(twin)
         twin_loss, twin_test_loss = self._twin_loss(data.train, twin_order), self._twin_loss(data.test, twin_order)
         test_output = None
-        if self.network_is_twin:
+        losses: tuple[Array, ...]
+        if not self.network:
+            losses = (None, twin_loss, None, twin_test_loss, None)
+        elif self.network_is_twin:
             losses = (twin_loss, twin_loss, twin_test_loss, twin_test_loss, jnp.zeros_like(twin_loss))
         else:
             structure = data.train.structure
@@ -179,16 +187,20 @@ class Program:
             test_loss = self._loss(test_output, data.test.targets)
             losses = (self._loss(output, data.train.targets), twin_loss, test_loss, twin_test_loss, divergence)
         vectors = reader.mode_vectors(network, data.modes)
-        modes = (data.modes.strength(network_order), data.modes.strength(twin_order), (vectors**2).sum(-1))
-        return Record(
-            *losses, *modes, *drift(self.twin.kernel(data.probe, twin), first_kernel), *self._accuracies(data.test, test_output, twin_order)
-        )
+        seen = data.modes.strength(network_order) if self.network else None
+        modes = (seen, data.modes.strength(twin_order), (vectors**2).sum(-1))
+        accuracies = self._accuracies(data.test, test_output, twin_order)
+        values: tuple[Array, ...] = (*losses, *modes, *drift(self.twin.kernel(data.probe, twin), first_kernel), *accuracies)
+        return Record(*values)
 
-    def _accuracies(self, test: Split, network: Array | None, twin_order: Array) -> tuple[Array, ...]:
+    def _accuracies(self, test: Split, network: Array | None, twin_order: Array) -> tuple[Array, Array]:
         if self.labels is None:
-            return ()
+            return None, None
         twin = _twin_outputs(test, twin_order)
-        return tuple(accuracy(self.labels, outputs, test.targets) for outputs in (twin if network is None else network, twin))
+        if not self.network:
+            return None, accuracy(self.labels, twin, test.targets)
+        own = accuracy(self.labels, twin, test.targets)
+        return own if network is None else accuracy(self.labels, network, test.targets), own
 
 
 def batch_index(key: Array, step: Array, batch_size: int, samples: int) -> Int[Array, "batch"]:

@@ -23,6 +23,8 @@ COMPARED = ("network_loss", "twin_loss", "network_mode", "twin_mode")
 def rerun_cell(results: Path, cell_id: str) -> dict[str, Any]:
     """Trains one cell by itself (lane width 1). Returns its ends, and the largest difference from the stored run where there is one."""
     cell, shard = find_cell(results, cell_id)
+    if not cell.trained:
+        raise InputError(f"cell {cell.id} is only predicted (`train: nothing`), so there is nothing to train again")
     prepare_worker()
     enable_double_precision()
     from nqf_pipeline.stages.train import Stopwatch, run_cells

@@ -127,6 +127,8 @@ def relocated(results: Path, shard: Shard) -> Shard:
 def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: None) -> None:
     """Train one shard on one core and write it; nothing to do where it is written already."""
     shard, layout = shard_named(results, shard_id), Layout(Path(results))
+    if not shard.trained:
+        raise InputError(f"shard {shard_id}: its cells are only predicted (`train: nothing`); `nqf theory {results}` predicts them")
     begun = perf_counter()
     with only_one(layout, shard_id):
         if _trained(layout.shard(shard_id)):

@@ -38,7 +38,7 @@ def study_status(results: Path) -> dict[str, Any]:
     running = []
     for shard in wanted.shards:
         if wanted.done(shard):
-            record = read_record(wanted.layout.shard(shard.id))
+            record = read_record(wanted.results_of(shard)[0])
             counts.update(record.cells[cell.id] for cell in wanted.wanted(shard))
             seconds.update(record.timings)
         else:

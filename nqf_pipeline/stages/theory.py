@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models.base import Architecture
-from nqf_pipeline.store.schema import CURVE, MODES, TIERS
+from nqf_pipeline.store.schema import CURVE, MODES, TIERS, Status
 from nqf_pipeline.study.cells import Cell, step_grid
 from nqf_pipeline.study.draws import batch_seed, initial_weights, problem_of
 from nqf_pipeline.tasks.base import Task
@@ -45,6 +46,7 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
             },
             "timing_error": ("cell", np.array([p.regime.timing_error for p in predictions])),
             "exponent_limit": ("cell", np.array([limit_exponent(cell.task) for cell in cells])),
+            **({} if cells[0].trained else _untrained(cells, inputs, predictions)),
         },
         coords={
             "cell": [cell.id for cell in cells],
@@ -53,6 +55,22 @@ def predict_cells(cells: Sequence[Cell]) -> xr.Dataset:
             "standing": ("cell", np.array([p.standing for p in predictions], dtype=object)),
         },
     )
+
+
+def _untrained(cells: Sequence[Cell], inputs: Sequence[CellInputs], predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """What a training job writes beside its curves, for cells that have none."""
+    steps = np.array([cell.step_number for cell in inputs])
+    problems = [cell.problem for cell in inputs]
+    squared = [problem.loss == "squared_error" for problem in problems]
+    return {
+        "step_number": (CURVE, steps),
+        "time": (CURVE, np.array([cell.optimizer.flow_time(own) for cell, own in zip(cells, steps, strict=True)])),
+        "mode_number": (("cell", "mode"), np.stack([problem.modes.number for problem in problems])),
+        "mode_target": (("cell", "mode"), np.stack([problem.modes.target for problem in problems])),
+        "loss_floor": ("cell", np.array([float(p.moments.floor) if known else np.nan for p, known in zip(problems, squared, strict=True)])),
+        "status": ("cell", np.array([Status.done if p.tiers else Status.not_predicted for p in predictions]).astype(np.int8)),
+        "diverged_step": ("cell", np.full(len(cells), -1)),
+    }
 
 
 def _bands(inputs: Sequence[CellInputs], predictions: Sequence[Prediction]) -> np.ndarray:

@@ -49,6 +49,7 @@ def program_of(cell: Cell) -> Program:
         schedule=None if cell.optimizer.timetable is None else cell.optimizer.schedule,
         loss=cell.task.loss_name,
         labels=problem_of(cell).labels,
+        network=cell.has_network,
         compressed=cell.twin == "compressed",
     )
 
@@ -93,7 +94,9 @@ def trajectories(cells: Sequence[Cell], data: list[Data], record: Record) -> xr.
     steps = cells[0].step_grid()
     recorded = {name: array for name, array in record._asdict().items() if array is not None}
     arrays = {name: array[: len(cells)].astype(np.float64) for name, array in recorded.items()}
-    diverged = diverged_step(arrays["network_loss"], arrays["twin_loss"], steps)
+    diverged = diverged_step(arrays.get("network_loss", arrays["twin_loss"]), arrays["twin_loss"], steps)
+    if not cells[0].has_network:
+        arrays |= _no_network(arrays)
     variables = {name: (MODES if array.ndim == 3 else CURVE, array) for name, array in arrays.items()}
     return xr.Dataset(
         {
@@ -108,6 +111,12 @@ def trajectories(cells: Sequence[Cell], data: list[Data], record: Record) -> xr.
         },
         coords={"cell": [cell.id for cell in cells]},
     )
+
+
+def _no_network(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What would be recorded of a network, without numbers."""
+    of_network = {name.replace("twin", "network"): name for name in arrays if name.startswith("twin_") and "kernel" not in name}
+    return {name: np.full_like(arrays[like], np.nan) for name, like in {**of_network, "divergence": "twin_loss"}.items()}
 
 
 def _floor(data: Data, cell: Cell) -> float:

@@ -54,6 +54,8 @@ class CellRow(Protocol):
     def id(self) -> str: ...
     @property
     def bucket(self) -> str: ...
+    @property
+    def trained(self) -> bool: ...
     def coordinates(self) -> dict[str, Any]: ...
     def step_grid(self) -> Int[np.ndarray, "records"]: ...
 
@@ -92,7 +94,7 @@ def merge(results: Path, wanted: Iterable[CellRow], attributes: Mapping[str, Any
     cells = sorted(wanted, key=_order)
     trained, records = _sources(results / "shards", "training")
     predicted, _ = _sources(results / "theory", "theory")
-    missing = [cell for cell in cells if cell.id not in trained]
+    missing = [cell for cell in cells if cell.id not in (trained if cell.trained else predicted)]
     if missing and not allow_partial:
         raise _missing(results, missing, len(cells))
     used = {trained[cell.id] for cell in cells if cell.id in trained}

@@ -41,6 +41,7 @@ class Status(IntEnum):
     diverged = 2
     timed_out = 3
     killed = 4
+    not_predicted = 5
 
     @property
     def remedy(self) -> str:
@@ -52,6 +53,7 @@ REMEDIES = {
     Status.done: "Nothing to do.",
     Status.diverged: "Training left the finite numbers at `diverged_step`: lower the learning rate (a mode of rate r needs eta r < 2).",
     Status.timed_out: "The job met its time limit: raise the limit or lower `steps`, then start the workflow again.",
+    Status.not_predicted: "Nothing is trained for this cell, and no tier of theory predicts it: give its experiment `train: twin`.",
     Status.killed: "The job was ended from outside (memory, scheduler, signal): give it more memory or fewer lanes, then start it again.",
 }
 
@@ -93,7 +95,14 @@ VARIABLES: tuple[Entry, ...] = (
     Entry("divergence", CURVE, "float64", "1", "rms(f_network - f_twin) / rms(y - f(0)), training samples", TRAINED),
     Entry("network_mode", MODES, "float64", "1", "recovered strength of a mode in the network, 1 when learnt (squared error)", TRAINED),
     Entry("twin_mode", MODES, "float64", "1", "recovered strength of a mode in the twin, 1 when learnt", TRAINED),
-    Entry("order_parameter", MODES, "float64", "weight^2", "z_k = |p_k|^2, the mode's squared length in unit space (network)", TRAINED),
+    Entry(
+        "order_parameter",
+        MODES,
+        "float64",
+        "weight^2",
+        "z_k = |p_k|^2, squared length of a mode in unit space (network; twin if alone)",
+        TRAINED,
+    ),
     Entry("twin_kernel_change", CURVE, "float64", "1", "|K - K(0)| / |K(0)| (Frobenius) of the twin's tangent kernel K", _kinds(), TRAINED),
     Entry("twin_kernel_turn", CURVE, "float64", "1", "1 - <K, K(0)> / (|K| |K(0)|), 0 in lazy training", _kinds(), TRAINED),
     Entry("step_number", CURVE, "int64", "step", "optimizer steps made at each record; record 0 is the start", TRAINED, PREDICTED, -1),
@@ -102,8 +111,8 @@ VARIABLES: tuple[Entry, ...] = (
     ),
     Entry("mode_number", ("cell", "mode"), "int64", "1", "number of the watched mode, 1 the strongest", TRAINED, PREDICTED, -1),
     Entry("mode_target", ("cell", "mode"), "float64", "target", "singular value or coefficient the mode recovers", TRAINED, PREDICTED),
-    Entry("status", ("cell",), "int8", "1", "what became of the cell (see the status table)", TRAINED, fill=int(Status.missing)),
-    Entry("diverged_step", ("cell",), "int64", "step", "first recorded step that is not finite; -1: none", TRAINED, fill=-1),
+    Entry("status", ("cell",), "int8", "1", "what became of the cell (see the status table)", TRAINED, PREDICTED, int(Status.missing)),
+    Entry("diverged_step", ("cell",), "int64", "step", "first recorded step that is not finite; -1: none", TRAINED, PREDICTED, -1),
     Entry("theory_loss", ("tier", *CURVE), "float64", "loss", "predicted training loss", PREDICTED, _kinds("store")),
     Entry("theory_mode", ("tier", *MODES), "float64", "1", "predicted strength of a mode", PREDICTED, _kinds("store")),
     Entry(

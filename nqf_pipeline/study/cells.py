@@ -18,6 +18,7 @@ from nqf_pipeline.tasks import AnyTask, Problem, Task
 
 Purpose = Literal["init", "data", "batches", "noise"]
 Precision = Literal["float32", "float64"]
+Trained = Literal["network_and_twin", "twin", "nothing"]
 
 
 class Cell(BaseModel):
@@ -38,6 +39,11 @@ class Cell(BaseModel):
         default="full",
         description="width of the twin: its network's, or the smallest that reproduces it (theory: Theorem 3)",
         json_schema_extra={"absent": "full"},
+    )
+    train: Trained = Field(
+        default="network_and_twin",
+        description="what is trained; `nothing`: the cell is only predicted",
+        json_schema_extra={"absent": "network_and_twin"},
     )
     fingerprint: str = Field(
         default="",
@@ -65,14 +71,26 @@ class Cell(BaseModel):
             [program, self.optimizer.batch_size, self.records, self.precision, self.fingerprint],
             *(["fresh"] if self.optimizer.fresh else []),
             *([self.twin] if self.twin == "compressed" else []),
+            *([["train", self.train]] if self.train != "network_and_twin" else []),
         ]
-        parts = (self.architecture.name, str(self.architecture.width), self.task.name, program, digest(key, 8))
+        job = {"network_and_twin": program, "twin": f"{program}_twin", "nothing": "predicted"}[self.train]
+        parts = (self.architecture.name, str(self.architecture.width), self.task.name, job, digest(key, 8))
         return "_".join(parts)
 
     @cached_property
     def data_id(self) -> str:
         """Cells with equal data ids train on the same data set."""
         return digest(self._data_key())
+
+    @property
+    def trained(self) -> bool:
+        """Whether a job trains anything for this cell; otherwise its prediction is all there is."""
+        return self.train != "nothing"
+
+    @property
+    def has_network(self) -> bool:
+        """Whether there is a network to measure."""
+        return self.train == "network_and_twin"
 
     @property
     def is_own_twin(self) -> bool:
@@ -151,6 +169,7 @@ class Cell(BaseModel):
             "steps": self.steps,
             "records": self.records,
             "precision": self.precision,
+            "train": self.train,
             "degrees": self.architecture.degrees,
             "twin_width": self.twin_width,
             "time_scale": self.time_scale,

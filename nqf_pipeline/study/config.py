@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, Private
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.study.axes import DEFAULT, Strict, axis_model, axis_of, kinds_of
-from nqf_pipeline.study.cells import Precision, check_records
+from nqf_pipeline.study.cells import Precision, Trained, check_records
 from nqf_pipeline.study.document import Document
 from nqf_pipeline.study.errors import fails, raise_all
 from nqf_pipeline.study.spelling import no_such
@@ -104,7 +104,12 @@ class Experiment(Strict):
     twin: Literal["full", "compressed", "auto"] = Field(
         default="full",
         description="width of the twins: `full`, that of the network; `compressed`, the smallest that gives the same predictions at every "
-        "step (not for Adam); `auto`: compressed where it saves time, in wide modules that are quadratic themselves",
+        "step (not for Adam); `auto`: compressed where it saves time, in wide modules whose twin is the only run",
+    )
+    train: Trained = Field(
+        default="network_and_twin",
+        description="what is trained: `network_and_twin`, side by side; `twin`, the quadratic form alone, at a small share of the "
+        "price; or `nothing`: cells are only predicted, by closed forms, Lotka-Volterra or the closure in the order parameter",
     )
 
     @model_validator(mode="after")

@@ -26,6 +26,7 @@ from nqf_pipeline.study.messages import describe, listing
 from nqf_pipeline.tasks import Problem, Task
 from nqf_pipeline.theory.checks import stability
 from nqf_pipeline.theory.horizon import horizon
+from nqf_pipeline.theory.regime import regime
 
 DIGITS = 2
 """Horizons are rounded up to this many digits, so that cells share step grids."""
@@ -113,12 +114,14 @@ def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, o
     sizes = sizes_of(setting)
     grid.warnings += [f"{name}: {text}" for text in task.warnings(architecture)]
     grid.warnings += [f"{where}: {text}" for text in unstable(setting, optimizer)]
-    rule, late = rule_for(experiment, architecture, optimizer), {}
+    rule, late, silent = rule_for(experiment, architecture, optimizer), {}, {}
     twin = twin_of(experiment, architecture, optimizer)
     for sigma in sigmas(experiment, architecture):
         steps, wanted = resolve_steps(rule, experiment.records, setting, optimizer, sigma)
         if wanted > steps:
             late[sigma] = wanted
+        if experiment.train == "nothing" and (reason := unpredicted(setting, optimizer, steps)):
+            silent[sigma] = reason
         family = Family(
             Cell(
                 experiment=name,
@@ -130,11 +133,17 @@ def add_cells(grid: Grid, name: str, experiment: Experiment, setting: Setting, o
                 records=experiment.records,
                 precision=experiment.precision,
                 twin=twin,
+                train=experiment.train,
                 fingerprint=setting.fingerprint,
             )
         )
         for seed in experiment.seeds:
             grid.add(family.member(seed), sizes)
+    if silent:
+        grid.warnings.append(
+            f"{where}: `train: nothing`, and no tier of theory predicts these cells ({next(iter(silent.values()))}); "
+            "their rows will stay empty, with status `not_predicted`; use `train: twin` here"
+        )
     if late:
         needs = ", ".join(f"{wanted:,} at sigma = {sigma:g}" for sigma, wanted in late.items())
         grid.warnings.append(f"{where}: steps end before the last mode is predicted to ignite (steps needed: {needs})")
@@ -148,7 +157,8 @@ def sigmas(experiment: Experiment, architecture: Architecture) -> list[float]:
 def twin_of(experiment: Experiment, architecture: Architecture, optimizer: Optimizer) -> Literal["full", "compressed"]:
     """The width of the twins of one setting: `auto` compresses where that saves time."""
     if experiment.twin == "auto":
-        return "compressed" if pays(architecture, optimizer) else "full"
+        alone = experiment.train == "twin" and not incompressible(architecture, optimizer)
+        return "compressed" if alone or pays(architecture, optimizer) else "full"
     reason = incompressible(architecture, optimizer)
     if experiment.twin == "compressed" and reason:
         raise ConfigError(f"twin: compressed does not fit here: {reason}; use `full`, or `auto`, which compresses where it can")
@@ -206,6 +216,13 @@ def unstable(setting: Setting, optimizer: Optimizer) -> list[str]:
         return []
     safe = optimizer.learning_rate * bound / rate
     return [f"learning_rate times curvature is {rate:.3g}, above the bound {bound:.3g}: training will not settle; use less than {safe:.2g}"]
+
+
+@cache
+def unpredicted(setting: Setting, optimizer: Optimizer, steps: int) -> str:
+    """Why no tier of theory predicts a cell; empty where one does."""
+    found = regime(setting.architecture, reference_problem(setting), optimizer, None, steps)
+    return "" if found.predicted else found.reason
 
 
 def round_up(steps: int, digits: int = DIGITS) -> int:

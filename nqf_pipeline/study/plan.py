@@ -6,6 +6,7 @@ is not run. So extending a study never moves, renames or reruns what is there.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -74,9 +75,20 @@ class Plan:
         """The cells of a shard that the study asks for, under its own experiment names."""
         return [self.grid.cells[cell.id] for cell in shard.cells if cell.id in self.grid.cells]
 
+    @property
+    def training(self) -> tuple[Shard, ...]:
+        """The shards that have a training job."""
+        return tuple(shard for shard in self.shards if shard.trained)
+
+    def results_of(self, shard: Shard) -> tuple[Path, Path]:
+        """(arrays, summary) that make the cells of a shard done: trained trajectories, or predictions where nothing is trained."""
+        if shard.trained:
+            return self.layout.shard(shard.id), self.layout.shard_summary(shard.id)
+        return self.layout.theory(shard.id), self.layout.theory_summary(shard.id)
+
     def done(self, shard: Shard) -> bool:
         """Whether the shard is there with its summary, which is written last."""
-        return self.layout.shard(shard.id).exists() and self.layout.shard_summary(shard.id).exists()
+        return all(path.exists() for path in self.results_of(shard))
 
     def seconds(self, shard: Shard) -> float:
         """Estimated duration of a shard's job."""
@@ -93,6 +105,7 @@ class Plan:
         return {
             "study": self.study.name,
             "cells": len(self.grid.cells),
+            "train": Counter(cell.train for cell in self.cells),
             "buckets": len(buckets),
             "shards": len(self.shards),
             "seconds": round(wall_seconds([self.seconds(shard) for shard in to_run], self.study.engine.workers), 1),

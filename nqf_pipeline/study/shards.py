@@ -43,6 +43,11 @@ class Shard:
         return self.cells[0].bucket
 
     @property
+    def trained(self) -> bool:
+        """Whether a job trains its cells; the others are only predicted."""
+        return self.cells[0].trained
+
+    @property
     def lanes(self) -> list[Lanes]:
         """The groups that run in one call each, padded to `lane_width` by the engine."""
         return lane_groups(self.cells, self.lane_width)

@@ -44,6 +44,11 @@ class Regime:
         return self.standing != "outside" and self.name == "moments"
 
     @property
+    def predicted(self) -> bool:
+        """Whether any tier is given."""
+        return self.closed or self.coupled or self.stepped or self.evented
+
+    @property
     def timing_error(self) -> float:
         """Relative error of ignition times that the measured defect lets expect: 0 where the condition holds, nan without a regime."""
         return self.checks["timing_error"]

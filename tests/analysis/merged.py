@@ -23,6 +23,7 @@ class Row:
     bucket: str
     extra: dict[str, Any] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
+    trained: bool = True
 
     def coordinates(self) -> dict[str, Any]:
         fixed = {"architecture": "diagonal", "task": "feature_power_law", "optimizer": "gd", "experiment": "ensemble", "sigma": 1e-3}

@@ -144,6 +144,7 @@ class Row:
 
     variables: dict
     fields: dict
+    trained: bool = True
 
     @property
     def id(self):

@@ -18,6 +18,7 @@ class Row:
     id: str
     bucket: str
     extra: dict[str, Any] = field(default_factory=dict)
+    trained: bool = True
 
     def coordinates(self) -> dict[str, Any]:
         fixed = {"architecture": "mlp", "task": "teacher", "optimizer": "gd", "experiment": "main", "epsilon": 64e-4}

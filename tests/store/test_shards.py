@@ -41,7 +41,7 @@ def test_round_trip_keeps_every_value_and_widens_to_the_schema(tmp_path: Path, c
     assert read["mode_number"].dims == ("cell", "mode")
     assert read["status"].dtype == np.int8
     assert list(read["cell"].values) == cells
-    assert read["status"].attrs["flag_meanings"] == "missing done diverged timed_out killed"
+    assert read["status"].attrs["flag_meanings"] == "missing done diverged timed_out killed not_predicted"
 
 
 def test_summary_names_cells_status_and_checksum(shard: Path, cells: list[str]) -> None:

@@ -1,7 +1,7 @@
 rule merge:
     input:
-        shards=[PATHS.shard(shard.id) for shard in PLAN.shards],
-        summaries=[PATHS.shard_summary(shard.id) for shard in PLAN.shards],
+        shards=[PATHS.shard(shard.id) for shard in PLAN.training],
+        summaries=[PATHS.shard_summary(shard.id) for shard in PLAN.training],
         theory=[PATHS.theory_summary(shard.id) for shard in PLAN.shards],
     output:
         PATHS.merged,
