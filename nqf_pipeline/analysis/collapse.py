@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,9 @@ from scipy.stats import linregress
 from scipy.stats import t as student
 
 from nqf_pipeline.analysis.ignition import flow_time, measure
-from nqf_pipeline.store.open import Study, open_study
+from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import SCALARS, Status
-from nqf_pipeline.store.select import Curves, curves_of, index_of
+from nqf_pipeline.store.select import Curves
 from nqf_pipeline.store.tables import write_table
 from nqf_pipeline.theory.sudden import RISE, Verdict, verdict
 
@@ -43,6 +43,7 @@ LEAST_ERROR = 1e-3
 """Error of a strength below which means over seeds are not trusted."""
 POWERS = np.linspace(0.5, 1.5, 201)
 Values = Float[np.ndarray, "..."]
+_NAMES = ("network_mode", "network_loss", "twin_mode", "twin_loss", "theory_ignition")
 _SWEPT = frozenset({"sigma", "epsilon", "seed", "steps", "cell", "experiment", "node", "position", "regime", "standing", *SCALARS})
 """Coordinates in which the cells of one setting may differ."""
 
@@ -102,52 +103,55 @@ class Transition:
         return found
 
 
-def write_collapse(results: Path, confidence: float = 0.95) -> pd.DataFrame:
+def write_collapse(study: Study, confidence: float = 0.95) -> pd.DataFrame:
     """Write the table `collapse` of an analysed study: a row a setting, source and mode."""
-    rows = [row for found in transitions(open_study(results, allow_partial=True)) for row in rows_of(found, confidence)]
-    return write_table(results, "collapse", pd.DataFrame(rows))
+    rows = [row for found in transitions(study) for row in rows_of(found, confidence)]
+    return write_table(study.path, "collapse", pd.DataFrame(rows))
 
 
 def transitions(study: Study) -> Iterator[Transition]:
     """Settings run at enough epsilon whose modes all ignite at each of them and have a predicted asymptote."""
-    index = index_of(study.trajectories)
-    index = index[index["status"] == int(Status.done)]
+    index = study.index[study.index["status"] == int(Status.done)]
     keys = [name for name in index if name not in _SWEPT]
-    for _, group in index.groupby(keys, dropna=False):
-        if group["epsilon"].nunique() < FEWEST:
-            continue
+    settings = [group for _, group in index.groupby(keys, dropna=False) if group["epsilon"].nunique() >= FEWEST]
+    parts = [_by_epsilon(group) for group in settings]
+    read = study.curves_of_groups((cells for setting in parts for cells in setting), *_NAMES)
+    for group, setting in zip(settings, parts, strict=True):
+        curves = list(islice(read, len(setting)))
         key = {name: group[name].iloc[0] for name in keys}
         for source in ("network", "twin"):
-            cells = [part for _, part in sorted(group.groupby("epsilon"), key=lambda pair: -pair[0])]
-            sizes = [_size(study, part.sort_values("seed"), source) for part in cells]
+            sizes = [_size(seeds, source) for seeds in curves]
             complete = [size for size in sizes if size is not None and np.isfinite(size.crossing).all() and size.epsilon < 1]
             if len(complete) >= FEWEST:
                 number = np.arange(1.0, complete[0].strength.shape[-1] + 1)
                 yield Transition(key | {"source": source}, number, tuple(complete))
 
 
-def _size(study: Study, cells: pd.DataFrame, source: str) -> Size | None:
-    names = (f"{source}_mode", f"{source}_loss", "theory_ignition", "tier")
-    curves = list(curves_of(study.trajectories, cells, *names))
-    asymptote = curves[0].theory("theory_ignition", "asymptote")
-    if asymptote is None or any(c.of(f"{source}_mode") is None for c in curves):
+def _by_epsilon(setting: pd.DataFrame) -> list[pd.DataFrame]:
+    """Seeds at each epsilon, the largest first."""
+    return [cells.sort_values("seed") for _, cells in sorted(setting.groupby("epsilon"), key=lambda pair: -pair[0])]
+
+
+def _size(curves: list[Curves], source: str) -> Size | None:
+    first = curves[0]
+    asymptote = first.theory("theory_ignition", "asymptote")
+    found = [curve.of(f"{source}_mode") for curve in curves]
+    if asymptote is None or any(strength is None for strength in found):
         return None
-    first, time = curves[0], curves[0].time[1:]
-    crossing = [[_crossing(c, source, edge) for c in curves] for edge in EDGES]
-    strength = np.array([_on_grid(c, source, time) for c in curves])
-    epsilon = float(cells["epsilon"].iloc[0])
-    return Size(epsilon, time, strength, np.array(crossing), flow_time(asymptote, first.steps, first.time) / np.log(1 / epsilon))
+    steps, loss = (np.array([curve.data[name].to_numpy() for curve in curves]) for name in ("step_number", f"{source}_loss"))
+    strength = np.array(found)
+    crossing = [measure(steps, strength, loss, edge).step for edge in EDGES]
+    flow = [[flow_time(seed, c.steps, c.time) for seed, c in zip(edge, curves, strict=True)] for edge in crossing]
+    time, epsilon = first.time[1:], float(first.cell["epsilon"])
+    on_grid = np.array([_on_grid(curve.time, values, time) for curve, values in zip(curves, strength, strict=True)])
+    return Size(epsilon, time, on_grid, np.array(flow), flow_time(asymptote, first.steps, first.time) / np.log(1 / epsilon))
 
 
-def _crossing(curve: Curves, source: str, edge: float) -> Values:
-    strength, loss = (np.asarray(curve.of(f"{source}_{name}")) for name in ("mode", "loss"))
-    return flow_time(measure(curve.steps[None], strength[None], loss[None], edge).step[0], curve.steps, curve.time)
-
-
-def _on_grid(curve: Curves, source: str, time: Values) -> Float[np.ndarray, "records modes"]:
+def _on_grid(own: Values, strength: Values, time: Values) -> Float[np.ndarray, "records modes"]:
     """Strengths at the records of the first seed: horizons may differ from seed to seed."""
-    strength = np.asarray(curve.of(f"{source}_mode"))
-    return np.stack([np.interp(time, curve.time, values) for values in strength.T], axis=1)
+    if np.array_equal(own[1:], time):
+        return strength[1:]
+    return np.stack([np.interp(time, own, values) for values in strength.T], axis=1)
 
 
 # ---- rows

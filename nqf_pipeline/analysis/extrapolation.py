@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,14 +23,15 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.stats import t as student
 
-from nqf_pipeline.analysis.powerlaw import fit
-from nqf_pipeline.store.open import Study, open_study
+from nqf_pipeline.analysis.powerlaw import straight_many
+from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import Status
-from nqf_pipeline.store.select import curves_of, index_of, where
+from nqf_pipeline.store.select import Curves
 from nqf_pipeline.store.tables import TABLES, write_table
 
 FEWEST = 3
 """Epsilon values that a straight line with an interval needs."""
+_NAMES = ("network_loss", "twin_loss", "missing_tail", "expected_loss")
 _SCALE = frozenset({"sigma", "epsilon"})
 _FOUND = frozenset(column.name for column in TABLES["exponents"]) - {"architecture", "task", "optimizer", "source", "bucket"}
 Slopes = Float[np.ndarray, "epsilons"]
@@ -57,11 +57,10 @@ class Approach:
         return 1 / np.log(1 / self.epsilon)
 
 
-def write_extrapolation(results: Path, confidence: float = 0.95) -> pd.DataFrame:
+def write_extrapolation(study: Study, confidence: float = 0.95) -> pd.DataFrame:
     """Write the table `extrapolation` of an analysed study: a row a setting (all its epsilon) and source."""
-    study = open_study(results, allow_partial=True)
     rows = [row(key, approach, confidence) for key, approach in approaches(study)]
-    return write_table(results, "extrapolation", pd.DataFrame(rows))
+    return write_table(study.path, "extrapolation", pd.DataFrame(rows))
 
 
 def approaches(study: Study) -> Iterator[tuple[dict[str, Any], Approach]]:
@@ -70,11 +69,13 @@ def approaches(study: Study) -> Iterator[tuple[dict[str, Any], Approach]]:
     if table.empty:
         return
     table = table[(table["status"] == "ok") & table["predicted_limit"].notna() & table["source"].isin(["network", "twin"])]
-    index = index_of(study.trajectories)
-    index = index[index["status"] == int(Status.done)]
+    index = study.index[study.index["status"] == int(Status.done)]
     keys = [name for name in table if name not in _FOUND and name not in _SCALE]
-    for _, group in table.sort_values("epsilon", ascending=False).groupby(keys, dropna=False, sort=False):
-        found = [(float(fitted["epsilon"]), _corrected(study, index, fitted)) for _, fitted in group.iterrows()]
+    groups = [group for _, group in table.sort_values("epsilon", ascending=False).groupby(keys, dropna=False, sort=False)]
+    cells = _Cells(index, [name for name in table if name in index and name not in _FOUND - _SCALE])
+    read = study.curves_of_groups((cells.of(fitted) for group in groups for _, fitted in group.iterrows()), *_NAMES)
+    for group in groups:
+        found = [(float(fitted["epsilon"]), _corrected(next(read, []), fitted)) for _, fitted in group.iterrows()]
         epsilon, parts = np.array([e for e, part in found if part]), [part for _, part in found if part]
         if parts:
             seeds = min(len(part[2]) for part in parts)
@@ -84,26 +85,40 @@ def approaches(study: Study) -> Iterator[tuple[dict[str, Any], Approach]]:
             yield {name: group[name].iloc[0] for name in keys}, approach
 
 
-def _corrected(study: Study, index: pd.DataFrame, fitted: pd.Series) -> tuple[float, float, np.ndarray, float] | None:
+class _Cells:
+    """Finished cells by the coordinates that they share with a table; floats equal in twelve digits, nothing equal to nothing."""
+
+    def __init__(self, index: pd.DataFrame, names: list[str]) -> None:
+        self._index, self._names = index.sort_values("seed") if len(index) else index, names
+        keys = pd.DataFrame({name: self._index[name].map(_key) for name in names})
+        self._places = keys.groupby(names, sort=False).indices if names and len(keys) else {}
+
+    def of(self, fitted: pd.Series) -> pd.DataFrame:
+        """In order of their seeds."""
+        key = tuple(_key(fitted[name]) for name in self._names)
+        return self._index.iloc[self._places.get(key if len(key) > 1 else key[0], [])]
+
+
+def _key(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if pd.isna(value) else f"{float(value):.12g}"
+
+
+def _corrected(cells: list[Curves], fitted: pd.Series) -> tuple[float, float, np.ndarray, float] | None:
     """(exponent, corrected, corrected without each seed, corrected prediction) in the fitted window; None where no tail is stored."""
-    shared = [name for name in fitted.index if name in index and name not in _FOUND - _SCALE]
-    cells = where(index, **{name: fitted[name] for name in shared if pd.notna(fitted[name])})
-    cells = cells[cells[[name for name in shared if pd.isna(fitted[name])]].isna().all(axis=1)].sort_values("seed")
-    loss = f"{fitted['source']}_loss"
-    curves = [c for c in curves_of(study.trajectories, cells, loss, "missing_tail", "expected_loss") if c.of("missing_tail") is not None]
+    curves = [curve for curve in cells if curve.of("missing_tail") is not None]
     if not curves or curves[0].of("expected_loss") is None:
         return None
     time = curves[0].time
     inside = (time >= fitted["window_start"] * (1 - 1e-9)) & (time <= fitted["window_end"] * (1 + 1e-9))
     tail, expected = (np.asarray(curves[0].of(name))[inside] for name in ("missing_tail", "expected_loss"))
     floor = float(fitted["floor"]) if fitted["floor"] > 0 else 0.0
-    losses = np.array([np.asarray(c.of(loss))[inside] for c in curves]) - floor + tail
-
-    def slope(values: np.ndarray) -> float:
-        return fit(time[inside], values, 0.0).exponent
-
-    left = [slope(np.delete(losses, seed, 0).mean(0)) for seed in range(len(losses))] if len(losses) > 1 else []
-    return float(fitted["exponent"]), slope(losses.mean(0)), np.array(left), slope(expected - floor + tail)
+    losses = np.array([curve.data[f"{fitted['source']}_loss"].to_numpy()[inside] for curve in curves]) - floor + tail
+    mean = losses.mean(0)
+    left = (mean * len(losses) - losses) / (len(losses) - 1) if len(losses) > 1 else losses[:0]
+    slopes = straight_many(time[inside], np.array([mean, expected - floor + tail, *left]))
+    return float(fitted["exponent"]), float(slopes[0]), slopes[2:], float(slopes[1])
 
 
 def row(key: dict[str, Any], approach: Approach, confidence: float = 0.95) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def measure(
     """Ignition from recorded strengths. NaN records and whatever follows a blow-up count as not observed."""
     valid = valid_records(loss)
     seen = np.where(valid[..., None] & np.isfinite(strength), strength, 0.0)
-    step = np.array([crossing(steps, values, rho) for steps, values in zip(step_number, seen, strict=True)])
+    step = crossing(step_number, seen, rho)
     last = np.where(valid[:, 0], np.take_along_axis(step_number, valid.sum(1, keepdims=True) - 1, 1)[:, 0], np.nan)
     return Ignition(step, _uncertainty(step_number, seen, step, rho), last)
 

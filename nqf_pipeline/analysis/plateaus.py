@@ -66,7 +66,7 @@ def predicted(dataset: xr.Dataset, rho: float = FRACTION) -> dict[str, Float[np.
         times[str(tier)] = part["theory_ignition"].to_numpy()
         if rho != FRACTION:
             curves = np.nan_to_num(part["theory_mode"].to_numpy(), nan=0.0)
-            within = np.array([crossing(s, c, rho) for s, c in zip(steps, curves, strict=True)])
+            within = crossing(steps, curves, rho)
             later = times[str(tier)] > steps[:, -1:]
             times[str(tier)] = np.where(np.isnan(within) & later, times[str(tier)], within)
     return times

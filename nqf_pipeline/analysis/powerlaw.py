@@ -67,10 +67,23 @@ def fit(time: Curve, loss: Curve, floor: float | None = 0.0) -> PowerLaw:
     if floor is None:
         return fit_many(time, loss[None])[0]
     excess = np.log(loss - floor)
-    design = np.stack([np.ones_like(time), np.log(time)])
-    (intercept, slope), *_ = np.linalg.lstsq(design.T, excess, rcond=None)
-    residual = excess - intercept - slope * np.log(time)
-    return PowerLaw(-float(slope), float(np.exp(intercept)), floor, float(np.sqrt(np.mean(residual**2))))
+    x = np.log(time)
+    slope, intercept = _line(x, excess[None])
+    residual = excess - intercept[0] - slope[0] * x
+    return PowerLaw(-float(slope[0]), float(np.exp(intercept[0])), floor, float(np.sqrt(np.mean(residual**2))))
+
+
+def straight_many(time: Curve, loss: Curves) -> Numbers:
+    """Exponents of many curves whose floor is taken off, by straight lines in the logarithms; NaN where one has no logarithm."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return -_line(np.log(time), np.log(loss))[0]
+
+
+def _line(x: Curve, y: Curves) -> tuple[Numbers, Numbers]:
+    """(slope, intercept) of each row; sums in the order of the records, so that a row's bits do not depend on the others."""
+    middle, level = x.mean(), y.mean(1)
+    slope = ((x - middle) * (y - level[:, None])).sum(1) / ((x - middle) ** 2).sum()
+    return slope, level - slope * middle
 
 
 def fit_many(time: Curve, loss: Curves, inside: Bool[np.ndarray, "curves points"] | None = None) -> PowerLaws:

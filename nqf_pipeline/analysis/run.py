@@ -26,7 +26,7 @@ from nqf_pipeline.analysis.plateaus import plateau_rows
 from nqf_pipeline.analysis.tradeoffs import write_tradeoffs
 from nqf_pipeline.analysis.window_scan import scan_rows
 from nqf_pipeline.errors import WorkError
-from nqf_pipeline.store.open import open_study, open_trajectories
+from nqf_pipeline.store.open import Study, open_study
 from nqf_pipeline.store.schema import SCALARS, Status
 from nqf_pipeline.store.shards import shard_records
 from nqf_pipeline.store.tables import TABLES, write_table
@@ -69,7 +69,8 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
     results = Path(results)
     settings = settings or AnalysisSettings()
     tasks = []
-    for name, tree in open_trajectories(results, allow_partial=True).children.items():
+    study = open_study(results, allow_partial=True)
+    for name, tree in study.arrays.children.items():
         node = tree.to_dataset()
         coordinates, measured = cell_coordinates(node, name), measured_variables(node)
         tasks += [_task(measured, coordinates, batch, settings) for batch in batches(measured, coordinates, name)]
@@ -83,16 +84,16 @@ def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
     frames = {name: _together([part[name] for part in parts]) for name in BATCHED}
     frames["timings"] = timings(results)
     written = {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
-    written["extrapolation"] = write_extrapolation(results, settings.confidence)
-    written["collapse"] = write_collapse(results, settings.confidence)
-    written["tradeoffs"] = write_tradeoffs(results, settings.confidence)
-    return {**written, "claims": write_claims(results)}
+    written["extrapolation"] = write_extrapolation(study, settings.confidence)
+    written["collapse"] = write_collapse(study, settings.confidence)
+    written["tradeoffs"] = write_tradeoffs(study, settings.confidence)
+    return {**written, "claims": write_claims(study)}
 
 
-def write_claims(results: Path) -> pd.DataFrame:
+def write_claims(study: Study) -> pd.DataFrame:
     """Measure the claims about a study, named like its folder, on its other tables and its store; writes and returns their table."""
-    claims = claims_about(Path(results).resolve().name)
-    return write_table(results, "claims", claim_rows(open_study(results, allow_partial=True), claims) if claims else pd.DataFrame())
+    claims = claims_about(study.path.resolve().name)
+    return write_table(study.path, "claims", claim_rows(study, claims) if claims else pd.DataFrame())
 
 
 def _task(node: xr.Dataset, coordinates: pd.DataFrame, batch: Batch, settings: AnalysisSettings) -> Delayed:

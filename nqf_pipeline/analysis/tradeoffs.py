@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +24,9 @@ from scipy.special import zeta
 from scipy.stats import t as student
 
 from nqf_pipeline.analysis.ignition import flow_time, measure
-from nqf_pipeline.store.open import Study, open_study
+from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import Status
-from nqf_pipeline.store.select import Curves, curves_of, index_of
+from nqf_pipeline.store.select import Curves
 from nqf_pipeline.store.tables import write_table
 from nqf_pipeline.theory.compute import Tradeoff, tradeoff
 
@@ -123,15 +122,15 @@ class Sweep:
         return Envelope(compute, np.exp(middle - curve * shift**2 / 2), np.exp(size[best] + shift * step))
 
 
-def write_tradeoffs(results: Path, confidence: float = 0.95) -> pd.DataFrame:
+def write_tradeoffs(study: Study, confidence: float = 0.95) -> pd.DataFrame:
     """Write the table `tradeoffs` of an analysed study."""
-    rows = [row for sweep in sweeps(open_study(results, allow_partial=True)) for row in sweep_rows(sweep, confidence)]
-    return write_table(results, "tradeoffs", pd.DataFrame(rows))
+    rows = [row for sweep in sweeps(study) for row in sweep_rows(sweep, confidence)]
+    return write_table(study.path, "tradeoffs", pd.DataFrame(rows))
 
 
 def sweeps(study: Study) -> Iterator[Sweep]:
     """Settings of the power-law ensembles that were run at enough sizes."""
-    index = index_of(study.trajectories)
+    index = study.index
     index = index[(index["status"] == int(Status.done)) & index["task"].isin(list(EXPONENTS))]
     for task, part in index.groupby("task"):
         first, second, factor = EXPONENTS[str(task)]
@@ -149,7 +148,7 @@ def sweeps(study: Study) -> Iterator[Sweep]:
 
 def _model(study: Study, size: int, cells: pd.DataFrame, alpha1: float) -> Model:
     names = ("network_loss", "network_mode", "expected_loss", "mode_number")
-    curves = list(curves_of(study.trajectories, cells.sort_values("seed"), *names))
+    curves = list(study.curves(cells.sort_values("seed"), *names))
     first, start = curves[0], np.array([c.of("network_loss") for c in curves])
     share = start[:, 0].mean() / np.sum(np.arange(1.0, size + 1) ** -alpha1)
     missing = share * zeta(alpha1, size + 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pandas as pd
 from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import SCALARS, TIERS, Status
-from nqf_pipeline.store.select import Curves, curves_of, index_of, where
+from nqf_pipeline.store.select import Curves, where
 
 __all__ = ["Curves", "Findings", "ordered", "sort", "typical", "where"]
 DONE = int(Status.done)
@@ -38,13 +37,12 @@ class Findings:
         self.claims = study.claims
         self.spectra = study.spectra
         self.spectral_laws = study.spectral_laws
-        self.attributes = study.trajectories.attrs
-        self._tree = study.trajectories
+        self.attributes = study.arrays.attrs
 
-    @cached_property
+    @property
     def index(self) -> pd.DataFrame:
         """One row a cell: its node, its position there, its coordinates."""
-        return index_of(self._tree)
+        return self.study.index
 
     def select(self, **conditions: Any) -> pd.DataFrame:
         """Finished cells whose coordinates equal these; an absent coordinate matches nothing."""
@@ -53,7 +51,7 @@ class Findings:
 
     def curves(self, rows: pd.DataFrame, *names: str) -> Iterator[Curves]:
         """The named variables of the chosen cells, in the order of `rows`; each bucket is read once."""
-        return curves_of(self._tree, rows, *names)
+        return self.study.curves(rows, *names)
 
 
 def ordered(values: pd.Series) -> list[Any]:

@@ -16,6 +16,7 @@ from nqf_pipeline.analysis.claims.registry import registry
 from nqf_pipeline.analysis.run import write_claims
 from nqf_pipeline.report.claims import FindingRow, finding_rows, summary
 from nqf_pipeline.store.atomic import write_bytes
+from nqf_pipeline.store.open import open_study
 from nqf_pipeline.store.tables import read_table
 from nqf_pipeline.study.layout import Layout
 
@@ -85,7 +86,7 @@ def main() -> None:
     given = parser.parse_args()
     folders = finished(given.results)
     if given.measure:
-        tables = [write_claims(folder) for folder in folders]
+        tables = [write_claims(open_study(folder, allow_partial=True)) for folder in folders]
     else:
         tables = [read_table(folder, "claims") for folder in folders if Layout(folder).table("claims").is_file()]
     write_bytes(PAGE, ledger(registry(), tables).encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ import xarray as xr
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.store.merge import LISTING, STORE, MissingCellsError
 from nqf_pipeline.store.schema import SCHEMA_VERSION, Status, validate
+from nqf_pipeline.store.select import Curves, Nodes, curves_of, curves_of_groups, index_of, nodes_of
 from nqf_pipeline.store.tables import read_table
 
 
@@ -26,12 +28,34 @@ class Study:
     """A study's results. Trajectories are read when used, tables when first asked for."""
 
     path: Path
-    trajectories: xr.DataTree
-    """One node per bucket (see docs/data_dictionary.md), arrays as dask arrays."""
+    arrays: xr.DataTree
+    """One node per bucket (see docs/data_dictionary.md), arrays read from the files when indexed: the quick way to chosen cells."""
 
     def __repr__(self) -> str:
-        cells = sum(int(node.sizes["cell"]) for node in self.trajectories.children.values())
-        return f"Study({str(self.path)!r}: {cells} cells in {len(self.trajectories.children)} buckets)"
+        cells = sum(int(node.sizes["cell"]) for node in self.arrays.children.values())
+        return f"Study({str(self.path)!r}: {cells} cells in {len(self.arrays.children)} buckets)"
+
+    @cached_property
+    def trajectories(self) -> xr.DataTree:
+        """The same with dask arrays, for work on whole buckets."""
+        return xr.open_datatree(_store(self.path), engine="zarr", chunks={}, consolidated=True)
+
+    @cached_property
+    def index(self) -> pd.DataFrame:
+        """One row a cell: its node, its position there, its coordinates."""
+        return index_of(self._nodes)
+
+    @cached_property
+    def _nodes(self) -> Nodes:
+        return nodes_of(self.arrays)
+
+    def curves(self, rows: pd.DataFrame, *names: str) -> Iterator[Curves]:
+        """The named variables of the cells in some rows of the index, in their order."""
+        return curves_of(self._nodes, rows, *names)
+
+    def curves_of_groups(self, groups: Iterable[pd.DataFrame], *names: str) -> Iterator[list[Curves]]:
+        """The same for many groups of rows, several read at a time."""
+        return curves_of_groups(self._nodes, groups, *names)
 
     @cached_property
     def exponents(self) -> pd.DataFrame:
@@ -100,15 +124,15 @@ def open_study(path: str | Path, allow_partial: bool = False, verify: bool = Fal
     Refuses a study with missing cells unless `allow_partial`; they then are rows of NaN with status `missing`. Sizes of all files are
     compared with the listing; `verify` compares their checksums too.
     """
-    return Study(Path(path), open_trajectories(Path(path), allow_partial, verify, chunks={}))
+    return Study(Path(path), open_trajectories(Path(path), allow_partial, verify))
 
 
-def open_trajectories(path: Path, allow_partial: bool = False, verify: bool = False, chunks: dict[str, int] | None = None) -> xr.DataTree:
-    """The trajectories alone, with the same checks. Without `chunks` arrays are read when indexed, without dask's graphs."""
+def open_trajectories(path: Path, allow_partial: bool = False, verify: bool = False) -> xr.DataTree:
+    """The trajectories alone, with the same checks. Arrays are read when indexed, without dask's graphs."""
     store = _store(path)
     _check_files(path, store, verify)
     try:
-        tree = xr.open_datatree(store, engine="zarr", chunks=chunks, consolidated=True)
+        tree = xr.open_datatree(store, engine="zarr", chunks=None, consolidated=True)
     except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
         raise OpenError(f"{store}: cannot be read as a zarr store ({_first_line(error)}). {_merge_again(path)}") from error
     _check_version(store, tree)

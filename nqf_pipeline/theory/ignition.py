@@ -14,19 +14,22 @@ EDGE = 1e-12
 """Strengths are kept this far from 0 and 1, where the logit ends."""
 
 
-def crossing(step_number: Int[Array, "records"], strength: Float[Array, "records modes"], rho: float = FRACTION) -> Float[Array, "modes"]:
+def crossing(
+    step_number: Int[Array, "*cells records"], strength: Float[Array, "*cells records modes"], rho: float = FRACTION
+) -> Float[Array, "*cells modes"]:
     """First step at which each strength reaches rho; nan where it does not within the records.
 
     Between records the logit of the strength is taken as linear in the step: exact for logistic growth.
     """
-    reached = np.asarray(strength) >= rho
-    after = reached.argmax(0)
+    strength, step = np.asarray(strength), np.asarray(step_number, float)
+    reached = strength >= rho
+    after = reached.argmax(-2)
     before = np.maximum(after - 1, 0)
-    low, high = (_logit(np.take_along_axis(strength, index[None], 0)[0]) for index in (before, after))
+    low, high = (_logit(np.take_along_axis(strength, index[..., None, :], -2)[..., 0, :]) for index in (before, after))
     share = np.divide(_logit(rho) - low, high - low, out=np.ones_like(low), where=high > low)
-    step = np.asarray(step_number, float)
-    found = step[before] + share * (step[after] - step[before])
-    return np.where(reached.any(0), np.where(after == 0, step[0], found), np.nan)
+    earlier, later = (np.take_along_axis(step, index, -1) for index in (before, after))
+    found = earlier + share * (later - earlier)
+    return np.where(reached.any(-2), np.where(after == 0, step[..., :1], found), np.nan)
 
 
 def _logit(strength: Any) -> Array:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from xarray import DataTree
 
 from nqf_pipeline.analysis.collapse import Size, Transition, quality_of, rescaled, rows_of, transitions
+from nqf_pipeline.store.open import Study
 from tests.analysis.synthetic import dataset, power_law
 
 RATES = np.array([1.0, 0.5, 0.2])
@@ -82,7 +83,7 @@ def test_seeds_of_one_setting_stay_together_whatever_their_estimated_error() -> 
     data = data.assign(theory_ignition=data["theory_ignition"] * 0 + 100.0).assign_coords(tier=["asymptote"])
     named = {name: ("cell", list(values)) for name, values in zip(("epsilon", "seed"), zip(*grid, strict=True), strict=True)}
     tree = DataTree.from_dict({"bucket": data.fillna(100.0).assign_coords(architecture=("cell", ["diagonal"] * len(grid)), **named)})
-    found = list(transitions(SimpleNamespace(trajectories=tree)))
+    found = list(transitions(Study(Path(), tree)))
     assert [transition.key["source"] for transition in found] == ["network", "twin"]
     assert {len(size.strength) for size in found[0].sizes} == {2}
     assert len(found[0].sizes) == 4

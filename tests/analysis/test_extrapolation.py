@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from xarray import DataTree
 
 from nqf_pipeline.analysis import extrapolation
 from nqf_pipeline.analysis.extrapolation import Approach, approaches, row
@@ -16,6 +15,7 @@ from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import Diagonal
 from nqf_pipeline.stages.theory import predict_cells
 from nqf_pipeline.store.schema import validate
+from nqf_pipeline.store.select import index_of
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.tasks import FeaturePowerLaw
 
@@ -72,9 +72,9 @@ def test_an_epsilon_without_a_stored_tail_is_left_out_with_its_exponent(monkeypa
     """Old cells in an extended study: every exponent stays beside its own epsilon."""
     rows = [{"epsilon": epsilon, "exponent": k, "predicted_limit": 1.25, "status": "ok"} for k, epsilon in enumerate(EPSILON)]
     table = pd.DataFrame(rows).assign(source="network", architecture="diagonal", task="feature_power_law", optimizer="gd")
-    study = SimpleNamespace(exponents=table, trajectories=DataTree())
+    study = SimpleNamespace(exponents=table, index=index_of({}), curves_of_groups=lambda *_: iter(()))
 
-    def corrected(_: Any, __: Any, fitted: pd.Series) -> tuple[float, float, np.ndarray, float] | None:
+    def corrected(_: Any, fitted: pd.Series) -> tuple[float, float, np.ndarray, float] | None:
         return None if fitted["epsilon"] == EPSILON[0] else (fitted["exponent"], fitted["exponent"], np.zeros(2), 1.3)
 
     monkeypatch.setattr(extrapolation, "_corrected", corrected)

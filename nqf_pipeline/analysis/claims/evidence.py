@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -11,7 +10,7 @@ import pandas as pd
 from nqf_pipeline.analysis.windows import Unresolved
 from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import Status
-from nqf_pipeline.store.select import Curves, curves_of, index_of, where
+from nqf_pipeline.store.select import Curves, where
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,8 @@ class Evidence:
 
     def curves(self, *names: str, **conditions: Any) -> list[Curves]:
         """Named variables of the finished cells, one entry a cell."""
-        done = where(self._index, status=int(Status.done))
-        return list(curves_of(self.study.trajectories, _some(done, "finished cell", conditions), *names))
-
-    @cached_property
-    def _index(self) -> pd.DataFrame:
-        return index_of(self.study.trajectories)
+        done = where(self.study.index, status=int(Status.done))
+        return list(self.study.curves(_some(done, "finished cell", conditions), *names))
 
 
 def _some(frame: pd.DataFrame, what: str, conditions: dict[str, Any]) -> pd.DataFrame:
