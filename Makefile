@@ -28,7 +28,7 @@ if [ ! -x $(1)/bin/python ]; then \
 fi
 endef
 
-.PHONY: help env run report claims docs models test test-faults test-cluster slurm lint bench lock clean
+.PHONY: help env run report claims docs models test test-faults test-cluster test-gpu slurm lint bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,11 +76,14 @@ test-faults: env ## tests that kill processes and truncate files
 test-cluster: env ## trials on a real two-node SLURM cluster on loopback (make slurm installs it)
 	@$(ACTIVATE) pytest tests/cluster $(ARGS)
 
+test-gpu: env ## tests of training on an accelerator (skipped, with the reason, where there is none)
+	@$(ACTIVATE) pytest -m gpu -rs $(ARGS)
+
 slurm: env ## SLURM from the system's packages, and its executor (Debian or Ubuntu, as root)
 	@command -v apt-get > /dev/null || { echo "make slurm knows Debian and Ubuntu only; elsewhere install slurmctld, slurmd, the client commands and munge" >&2; exit 1; }
 	@[ "$$(id -u)" = 0 ] || { echo "make slurm installs system packages: run it as root (sudo make slurm)" >&2; exit 1; }
 	@apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurm-wlm slurm-wlm-basic-plugins munge
-	@$(VENV)/bin/python $(PIP) install -qq --editable '.[cluster]'
+	@$(VENV)/bin/python $(PIP) install -qq --constraint requirements.lock --editable '.[cluster]'
 
 lint: env ## formatting, lint, types and the workflow's lint
 	@$(ACTIVATE) ruff check .

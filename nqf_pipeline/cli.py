@@ -134,12 +134,16 @@ def predict(config: Config = Path("config/config.yaml"), as_json: AsJson = False
 
 
 @app.command()
-def train(results: Results, shard: Annotated[str, typer.Argument(help="id of the shard")]) -> None:
+def train(
+    results: Results,
+    shard: Annotated[str, typer.Argument(help="id of the shard")],
+    cores: Annotated[int, typer.Option(min=1, help="processes that share the shard, one core each")] = 1,
+) -> None:
     """Train the cells of one shard, networks and twins."""
     from nqf_pipeline.stages.run import shard_named, train_shard
 
     with bar("cells", len(shard_named(results, shard).cells)) as progress:
-        train_shard(results, shard, progress)
+        train_shard(results, shard, progress, cores)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""One core per worker: claim a free core, then set up XLA for it before JAX is imported."""
+"""One core per worker: claim a free core, then set up XLA for it before JAX is imported. On an accelerator: find it, and share it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import fcntl
 import os
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from threadpoolctl import threadpool_limits
 
 from nqf_pipeline.errors import WorkError
 
-_XLA_FLAGS = ("--xla_cpu_multi_thread_eigen=false", "--xla_cpu_prefer_vector_width=512")
+_CPU_FLAGS = ("--xla_cpu_multi_thread_eigen=false", "--xla_cpu_prefer_vector_width=512")
 """One thread per matmul (lanes and workers are the parallelism), and full-width vectors in fused loops."""
+_GPU_FLAGS = ("--xla_gpu_deterministic_ops=true",)
+"""The same bits whenever the same program runs on the same kind of device."""
+_GPU_VARIABLES = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Several workers may share one accelerator, so none takes most of its memory from the start."""
 
 _claims: list[int] = []
 """File descriptors of claimed cores: the locks live as long as the process."""
@@ -47,19 +52,30 @@ def check_grant() -> None:
     if granted < asked:
         raise WorkError(
             f"the job asked SLURM for {asked} cores a task and may use {granted}: it would overrun its time limit. "
-            "Ask for cores with `cpus_per_task` in the profile's resources (not `ntasks`), and see that the cluster binds tasks to cores"
+            "Ask for cores with `set-threads` in the site's profile (not `ntasks`), and see that the cluster binds tasks to cores"
         )
 
 
-def prepare_worker() -> int | None:
-    """Claim a core and configure XLA. Must run before JAX is imported; returns the core."""
+def prepare_worker(device: Literal["cpu", "gpu"] = "cpu") -> int | None:
+    """Configure XLA, and on the CPU claim a core for it. Must run before JAX is imported; returns the core."""
     check_grant()
+    if device == "gpu":
+        _add_flags(_GPU_FLAGS)
+        for name, value in _GPU_VARIABLES.items():
+            os.environ.setdefault(name, value)
+        return None
+    # What trains on the CPU leaves an accelerator beside it alone.
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
     core = claim_core()
     threadpool_limits(limits=1)  # NumPy's BLAS counted the cores before the claim
-    given = os.environ.get("XLA_FLAGS", "")
-    missing = [flag for flag in _XLA_FLAGS if flag.split("=")[0] not in given]
-    os.environ["XLA_FLAGS"] = " ".join([given, *missing]).strip()
+    _add_flags(_CPU_FLAGS)
     return core
+
+
+def _add_flags(flags: tuple[str, ...]) -> None:
+    given = os.environ.get("XLA_FLAGS", "")
+    missing = [flag for flag in flags if flag.split("=")[0] not in given]
+    os.environ["XLA_FLAGS"] = " ".join([given, *missing]).strip()
 
 
 def enable_double_precision() -> None:
@@ -67,3 +83,21 @@ def enable_double_precision() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
+
+
+def require_gpu() -> None:
+    """Train on the accelerator, in full float32. Raises WorkError where JAX finds none."""
+    import jax
+
+    try:
+        found = jax.default_backend()
+    except RuntimeError as error:  # a platform was asked for by JAX_PLATFORMS, and is not there
+        found = str(error).splitlines()[0]
+    if found != "gpu":
+        raise WorkError(
+            f"this study trains on a GPU (`engine: {{device: gpu}}`), and JAX finds no GPU here (it found: {found}). Run it where there is "
+            "one (on SLURM every training job asks for one; see partition and gpu_model in the site's profile) with JAX's CUDA build "
+            "(pip install 'nqf-pipeline[gpu]'), or set `engine: {device: cpu}` and start again: what is finished is kept"
+        )
+    # Otherwise matrix products would be rounded to TF32's ten bits.
+    jax.config.update("jax_default_matmul_precision", "highest")

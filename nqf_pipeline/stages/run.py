@@ -10,16 +10,19 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import xarray as xr
 from pydantic import ValidationError
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
 from nqf_pipeline.stages.locks import claim_run, only_one
+from nqf_pipeline.stages.placing import Place, train_cells
 from nqf_pipeline.stages.provenance import git_commit, package_version, versions
 from nqf_pipeline.store.atomic import to_json, write_bytes
 from nqf_pipeline.store.merge import MergeReport, merge
 from nqf_pipeline.store.shards import ShardError, Summary, read_record, read_shard, write_shard
 from nqf_pipeline.study.config import Study
+from nqf_pipeline.study.devices import device_of
 from nqf_pipeline.study.document import Document, read_document
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.manifest import read_one
@@ -124,29 +127,25 @@ def relocated(results: Path, shard: Shard) -> Shard:
     return Shard(tuple(current.get(cell.id, cell) for cell in shard.cells), shard.lane_width)
 
 
-def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: None) -> None:
-    """Train one shard on one core and write it; nothing to do where it is written already."""
+def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: None, cores: int = 1) -> None:
+    """Train one shard and write it; nothing to do where it is written already."""
     shard, layout = shard_named(results, shard_id), Layout(Path(results))
     if not shard.trained:
         raise InputError(f"shard {shard_id}: its cells are only predicted (`train: nothing`); `nqf theory {results}` predicts them")
-    begun = perf_counter()
     with only_one(layout, shard_id):
         if _trained(layout.shard(shard_id)):
             return
-        prepare_worker()
-        enable_double_precision()
-        from nqf_pipeline.stages import train
-
-        watch = train.Stopwatch()
-        watch.seconds["start"] = perf_counter() - begun
-        dataset = train.run_cells(shard.cells, shard.lane_width, watch, progress)
+        parts: list[xr.Dataset] = []
+        place = Place(device_of(shard.cells[0], recorded_study(results).engine), cores)
+        spent = train_cells(shard.cells, shard.lane_width, place, progress, parts)
+        dataset = xr.concat(parts, dim="cell").sel(cell=[cell.id for cell in shard.cells])
         summary = Summary(
             bucket=shard.bucket,
-            timings={stage: round(seconds, 6) for stage, seconds in watch.seconds.items()},
-            device=train.device_name(),
+            timings={stage: round(seconds, 6) for stage, seconds in spent.seconds.items()},
+            device=spent.device,
             precision=shard.cells[0].precision,
-            threads=1,
-            lane_width=shard.lane_width,
+            threads=spent.threads,
+            lane_width=spent.lane_width,
             versions=versions(),
         )
         write_shard(layout.shard(shard.id), dataset, summary)

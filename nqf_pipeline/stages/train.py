@@ -76,9 +76,16 @@ def assemble(cells: Sequence[Cell], lane_width: int) -> tuple[LaneGroup, list[Da
     return group, data
 
 
-def run_cells(cells: Sequence[Cell], lane_width: int, watch: Stopwatch, progress: Progress = lambda done: None) -> xr.Dataset:
-    """Trains cells of one bucket; returns their trajectories in the order given."""
-    program, executable, parts = program_of(cells[0]), None, []
+def run_cells(
+    cells: Sequence[Cell],
+    lane_width: int,
+    watch: Stopwatch,
+    progress: Progress = lambda done: None,
+    parts: list[xr.Dataset] | None = None,
+) -> xr.Dataset:
+    """Trains cells of one bucket; returns their trajectories in the order given. `parts` grows by each lane group that ends."""
+    program, executable = program_of(cells[0]), None
+    parts = [] if parts is None else parts
     for group_cells in lane_groups(cells, lane_width):
         group, data = watch.time("prepare", partial(assemble, group_cells, lane_width))
         if executable is None:

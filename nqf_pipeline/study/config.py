@@ -163,6 +163,10 @@ class EngineSettings(Strict):
 
     lane_width: int = Field(default=4, ge=1, description="cells that one core advances together; frozen with each shard")
     seconds_per_job: Positive = Field(default=30.0, description="work that one job is cut to, by the static cost model")
+    device: Literal["cpu", "gpu"] = Field(
+        default="cpu", description="what trains float32 cells: `gpu` needs an accelerator where the jobs run (float64 stays on the CPU)"
+    )
+    gpu_lanes: PositiveInt = Field(default=256, description="cells that an accelerator advances together, at most; frozen with each shard")
     workers: PositiveInt = Field(default=2, description="cores that the estimated wall time counts with (what runs is up to `--cores`)")
 
 

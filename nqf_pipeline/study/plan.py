@@ -23,6 +23,7 @@ from nqf_pipeline.study.cost import (
     cell_bytes,
     wall_seconds,
 )
+from nqf_pipeline.study.devices import device_of, lane_widths
 from nqf_pipeline.study.grid import Grid, build_grid
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.manifest import Manifest, append, read_manifest
@@ -94,6 +95,10 @@ class Plan:
         """Estimated duration of a shard's job."""
         return self.costs[shard.bucket].of_shard(shard)
 
+    def gpus(self, shard: str) -> int:
+        """Accelerators that a shard's job asks for."""
+        return int(device_of(self.shard_by_id[shard].cells[0], self.study.engine) == "gpu")
+
     def minutes(self, shard: str) -> int:
         """Time limit of a shard's job on a scheduler: ten minutes to start, and four times the estimate for slower or busy machines."""
         return 10 + ceil(4 * self.seconds(self.shard_by_id[shard]) / 60)
@@ -127,7 +132,10 @@ def plan(study: Study, manifest: Manifest, results: Path | str = "results") -> P
 def _plan(study: Study, layout: Layout, grid: Grid, manifest: Manifest) -> Plan:
     new = [cell for cell in grid.cells.values() if cell.id not in manifest.shard_of]
     costs = costs_of(grid)
-    shards = form_shards(new, study.engine.lane_width, lambda cell: costs[cell.bucket].of_cell(cell), study.engine.seconds_per_job)
+    widths, shards = lane_widths(new, study.engine), []
+    for width in sorted({*widths.values()}):
+        alike = [cell for cell in new if widths[cell.bucket] == width]
+        shards += form_shards(alike, width, lambda cell: costs[cell.bucket].of_cell(cell), study.engine.seconds_per_job)
     return Plan(study, layout, manifest, grid, tuple(shards))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_an_extended_study_trains_only_what_is_new(site: Site, local: Workspace)
     assert site.lasting() == here.lasting()
 
 
+def test_a_job_of_two_cores_computes_the_same(site: Site, local: Workspace) -> None:
+    site.settle(**{"set-threads": {"train": 2}})
+    site.store()
+    threads = {json.loads(path.read_text())["threads"] for path in (site.results / "shards").glob("*.json")}
+    assert 2 in threads
+    assert site.lasting() == local.lasting()
+
+
 def test_jobs_that_meet_their_memory_limit_get_more(site: Site, local: Workspace) -> None:
     site.settle(**{"set-resources": {"train": {"mem_mb": "350 if attempt == 1 else 2000"}}})
     assert "Trying to restart" in site.store()
@@ -64,3 +73,18 @@ def test_job_arrays_are_refused(site: Site) -> None:
     assert done.returncode == 2, said(done)
     assert "gets the state of the last one" in said(done)
     assert "submitted" not in said(done)
+
+
+def test_only_training_asks_for_a_gpu_and_says_where_there_is_none(cluster: Cluster, tmp_path: Path) -> None:
+    study = {"table": deepcopy(short_study()["table"])}
+    site = Site(new(tmp_path, experiments=study, engine={"device": "gpu"}).folder, cluster)
+    site.settle(retries=0)
+    done = site.snakemake(STORE, timeout=300)
+    assert done.returncode == 1, said(done)
+    jobs = cluster.call("squeue", "-h", "-t", "all", "-O", "comment:60,tres-per-job:20,WorkDir:200").splitlines()
+    asked = {line.split()[0].partition("_wildcards_")[0]: "gpu" in line.split()[1] for line in jobs if str(site.folder) in line}
+    assert asked == {"rule_train": True, "rule_theory": False}
+    log = next((site.results / "logs" / "train").glob("*.log")).read_text()
+    assert "JAX finds no GPU" in log
+    site.change(lambda config: config["engine"].update(device="cpu"))
+    site.store()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 from nqf_pipeline.errors import WorkError
-from nqf_pipeline.stages.cores import _XLA_FLAGS, check_grant
+from nqf_pipeline.stages.cores import _CPU_FLAGS, check_grant, require_gpu
 
 CLAIM = """
 import os, sys
@@ -96,12 +98,51 @@ def test_xla_flags_are_added_to_the_users_own(worker: Any) -> None:
     assert flags.startswith(given)
     names = [flag.split("=")[0] for flag in flags.split()]
     assert sorted(names) == sorted({*names}), "the user's choice is not overwritten"
-    assert {flag.split("=")[0] for flag in _XLA_FLAGS} <= set(names)
+    assert {flag.split("=")[0] for flag in _CPU_FLAGS} <= set(names)
 
 
 def test_fewer_cores_than_asked_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", str(len(os.sched_getaffinity(0)) + 1))
-    with pytest.raises(WorkError, match="cpus_per_task"):
+    with pytest.raises(WorkError, match="set-threads"):
         check_grant()
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
     check_grant()
+
+
+def environment_of(device: str, tmp_path: Path, **given: str) -> dict[str, str]:
+    """What `prepare_worker` leaves for JAX to read, in a process of its own."""
+    code = (
+        "import json, os, sys; from nqf_pipeline.stages.cores import prepare_worker; before = os.sched_getaffinity(0); "
+        f"core = prepare_worker({device!r}); assert 'jax' not in sys.modules; "
+        "print(json.dumps({**os.environ, 'pinned': str(os.sched_getaffinity(0) != before or len(before) == 1), 'core': str(core)}))"
+    )
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**clean, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT), **given},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def test_a_worker_on_the_cpu_leaves_an_accelerator_alone(tmp_path: Path) -> None:
+    assert environment_of("cpu", tmp_path)["JAX_PLATFORMS"] == "cpu"
+
+
+def test_workers_on_an_accelerator_share_it_and_claim_no_core(tmp_path: Path) -> None:
+    found = environment_of("gpu", tmp_path)
+    assert found["core"] == "None"
+    assert "JAX_PLATFORMS" not in found
+    assert found["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert "--xla_gpu_deterministic_ops=true" in found["XLA_FLAGS"]
+    assert environment_of("gpu", tmp_path, XLA_PYTHON_CLIENT_PREALLOCATE="true")["XLA_PYTHON_CLIENT_PREALLOCATE"] == "true"
+
+
+def test_without_an_accelerator_the_message_names_the_ways_out() -> None:
+    if jax.default_backend() == "gpu":
+        pytest.skip("JAX finds an accelerator here")
+    with pytest.raises(WorkError, match=r"JAX finds no GPU here .*nqf-pipeline\[gpu\].*device: cpu"):
+        require_gpu()

@@ -13,7 +13,9 @@ rule train:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        # Every core is a process; an accelerator's libraries take more than the work.
+        mem_mb=lambda wildcards, threads, attempt: (2000 * threads + 4000 * PLAN.gpus(wildcards.shard)) * attempt,
+        gpu=lambda wildcards: PLAN.gpus(wildcards.shard),
         runtime=lambda wildcards, attempt: PLAN.minutes(wildcards.shard) * attempt,
     params:
         study=STUDY,
@@ -21,4 +23,4 @@ rule train:
     message:
         "Training shard {wildcards.shard}"
     shell:
-        "nqf train {params.study} {params.identity} > {log} 2>&1"
+        "nqf train {params.study} {params.identity} --cores {threads} > {log} 2>&1"
