@@ -140,8 +140,10 @@ def train(
     cores: Annotated[int, typer.Option(min=1, help="processes that share the shard, one core each")] = 1,
 ) -> None:
     """Train the cells of one shard, networks and twins."""
+    from nqf_pipeline.stages.compiled import keep_programs
     from nqf_pipeline.stages.run import shard_named, train_shard
 
+    keep_programs(results)
     with bar("cells", len(shard_named(results, shard).cells)) as progress:
         train_shard(results, shard, progress, cores)
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit, softmax
 
 Array = Any
 LossName = Literal["squared_error", "logistic", "softmax_cross_entropy"]
@@ -35,8 +34,10 @@ def driving_targets(
 
     At f(0) they are what training sees first: modes and early growth under any loss are those of squared error on them.
     """
+    if loss == "squared_error":
+        return targets
+    from scipy.special import expit, softmax  # takes long to import, and most studies never need it
+
     if loss == "logistic":
         return np.asarray(outputs + targets * expit(-targets * outputs) / 2)
-    if loss == "softmax_cross_entropy":
-        return np.asarray(outputs + (targets - softmax(outputs, axis=0) * targets.sum(0)) / 2)
-    return targets
+    return np.asarray(outputs + (targets - softmax(outputs, axis=0) * targets.sum(0)) / 2)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 from pydantic import ValidationError
@@ -19,7 +19,6 @@ from nqf_pipeline.stages.locks import claim_run, only_one
 from nqf_pipeline.stages.placing import Place, train_cells
 from nqf_pipeline.stages.provenance import git_commit, package_version, versions
 from nqf_pipeline.store.atomic import to_json, write_bytes
-from nqf_pipeline.store.merge import MergeReport, merge
 from nqf_pipeline.store.shards import ShardError, Summary, read_record, read_shard, write_shard
 from nqf_pipeline.study.config import Study
 from nqf_pipeline.study.devices import device_of
@@ -29,6 +28,9 @@ from nqf_pipeline.study.manifest import read_one
 from nqf_pipeline.study.plan import Plan, freeze, plan_study
 from nqf_pipeline.study.reading import study_from
 from nqf_pipeline.study.shards import Shard
+
+if TYPE_CHECKING:
+    from nqf_pipeline.store.merge import MergeReport
 
 Progress = Callable[[int], None]
 
@@ -187,6 +189,8 @@ def _predicted(path: Path) -> bool:
 
 def merge_study(results: Path, allow_partial: bool = False) -> MergeReport:
     """All shards into the one store."""
+    from nqf_pipeline.store.merge import merge
+
     wanted = recorded_plan(results)
     attributes = {
         "study": to_json({key: value for key, value in wanted.study.as_given().items() if key not in ("analysis", "report")}),

@@ -39,6 +39,11 @@ class Layout:
         """Checksum, status and timings of one shard; its presence says that the shard is complete."""
         return self.root / "shards" / f"{shard}.json"
 
+    @property
+    def compiled(self) -> Path:
+        """Compiled programs, by kind of processor: jobs of one bucket compile once. May be deleted at any time."""
+        return self.root / "compiled"
+
     def running(self, job: str) -> Path:
         """Locked while a process does the job: a shard's id, a stage's name, or `workflow`."""
         return self.root / "running" / job

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.config import Study
@@ -24,11 +24,13 @@ from nqf_pipeline.study.cost import (
     wall_seconds,
 )
 from nqf_pipeline.study.devices import device_of, lane_widths
-from nqf_pipeline.study.grid import Grid, build_grid
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.manifest import Manifest, append, read_manifest
 from nqf_pipeline.study.reading import read_study
 from nqf_pipeline.study.shards import Shard, form_shards
+
+if TYPE_CHECKING:  # jobs that read plans without making one need no theory
+    from nqf_pipeline.study.grid import Grid
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,8 @@ class Plan:
 
 def plan(study: Study, manifest: Manifest, results: Path | str = "results") -> Plan:
     """The plan of a study over what its manifest holds. Writes nothing."""
+    from nqf_pipeline.study.grid import build_grid
+
     return _plan(study, Layout.of(study.name, results), build_grid(study), manifest)
 
 

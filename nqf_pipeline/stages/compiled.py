@@ -1,0 +1,34 @@
+"""Programs compiled once per bucket and kind of processor, by JAX's persistent cache in the results folder.
+
+What is loaded is the machine code that the first job of a bucket compiled, so bits are the same. It only fits the processor that it was
+compiled for, hence one folder for each kind. Entries carry a checksum (zlib); one that is damaged or cannot be written costs a
+compilation and a warning in the job's log, nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+
+from nqf_pipeline.study.identity import digest
+from nqf_pipeline.study.layout import Layout
+
+PROCESSOR = Path("/proc/cpuinfo")
+
+
+def keep_programs(results: Path) -> None:
+    """Let this process load and keep compiled programs. Must run before JAX is imported; a cache that the user chose is left alone."""
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Layout(Path(results)).compiled.resolve() / processor()))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
+def processor() -> str:
+    """Short name of this kind of processor: of its model and instruction sets, or of the machine where they are not told."""
+    try:
+        text = PROCESSOR.read_text(errors="replace")
+    except OSError:
+        text = ""
+    told = re.findall(r"^(?:vendor_id|cpu family|model|stepping|flags|Features|CPU \w+)\s*:.*$", text.split("\n\n")[0], re.MULTILINE)
+    return digest([platform.machine(), *(told or [platform.node()])], 12)
