@@ -101,6 +101,10 @@ class Plan:
         """Accelerators that a shard's job asks for."""
         return int(device_of(self.shard_by_id[shard].cells[0], self.study.engine) == "gpu")
 
+    def megabytes(self, shard: str, cores: int) -> int:
+        """Memory of a shard's job: every core is a process, and an accelerator's libraries take more than the work."""
+        return 2000 * cores + 4000 * self.gpus(shard)
+
     def minutes(self, shard: str) -> int:
         """Time limit of a shard's job on a scheduler: ten minutes to start, and four times the estimate for slower or busy machines."""
         return 10 + ceil(4 * self.seconds(self.shard_by_id[shard]) / 60)

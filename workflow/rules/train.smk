@@ -13,8 +13,9 @@ rule train:
         "../../environment.yml"
     threads: 1
     resources:
-        # Every core is a process; an accelerator's libraries take more than the work.
-        mem_mb=lambda wildcards, threads, attempt: (2000 * threads + 4000 * PLAN.gpus(wildcards.shard)) * attempt,
+        mem_mb=lambda wildcards, threads, attempt: (
+            PLAN.megabytes(wildcards.shard, threads) * attempt
+        ),
         gpu=lambda wildcards: PLAN.gpus(wildcards.shard),
         runtime=lambda wildcards, attempt: PLAN.minutes(wildcards.shard) * attempt,
     params:
