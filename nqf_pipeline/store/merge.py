@@ -1,71 +1,39 @@
 """Merge: every shard of a study into one store, by one writer.
 
 `trajectories.zarr` (zarr v3) has one node per bucket, cells in the order of their coordinates, so that it is the same bytes whatever
-the order in which shards finished. It is built beside the old one and swapped in by rename; `trajectories.json`, written last,
-lists its files, by which a truncated store is recognised. Memory: one bucket at a time.
+the order in which shards finished and whatever was merged before. It is built beside the old one, from which buckets that did not
+change are carried over, and swapped in by rename; `trajectories.json`, written last, lists its files, by which a truncated store is
+recognised. A kill at any moment leaves the old store whole or the new one, and the next merge goes on from there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
-import warnings
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import xarray as xr
-import zarr
-from jaxtyping import Int
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.forms.losses import convention
 from nqf_pipeline.store.atomic import sync_folder, to_json, unwritable, write_json
-from nqf_pipeline.store.encoding import pack
-from nqf_pipeline.store.schema import (
-    COORDINATES,
-    ENTRIES,
-    SCHEMA_VERSION,
-    TIERS,
-    Status,
-    empty,
-    normalise,
-    validate,
-)
-from nqf_pipeline.store.shards import ShardRecord, read_shard, shard_records
+from nqf_pipeline.store.bucket import Bucket, MergeError
+from nqf_pipeline.store.carry import Files, Made, Record, carry_over, inputs_of, read_record_of_merge, save
+from nqf_pipeline.store.members import CellRow, Members, members_of
+from nqf_pipeline.store.schema import COORDINATES, ENTRIES, SCHEMA_VERSION, Status
+from nqf_pipeline.store.shards import ShardRecord, shard_records
+from nqf_pipeline.store.sources import Source, open_source
 from nqf_pipeline.theory.ignition import FRACTION
 
 STORE, LISTING = "trajectories.zarr", "trajectories.json"
 CONVENTIONS = "CF-1.11"
-UNKNOWN = "unknown"
-_LABELS = {"cell", "bucket"}
-"""Entries of `coordinates()` that the layout of the store says already."""
-
-
-class CellRow(Protocol):
-    """What the store needs to know of a cell of the study."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def bucket(self) -> str: ...
-    @property
-    def trained(self) -> bool: ...
-    def coordinates(self) -> dict[str, Any]: ...
-    def step_grid(self) -> Int[np.ndarray, "records"]: ...
 
 
 class MissingCellsError(InputError):
     """Cells of the study have no results."""
-
-
-class MergeError(InputError):
-    """Shards contradict each other."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +46,25 @@ class MergeReport:
     without_theory: int
     files: int
     bytes: int
+    carried_over: int = 0
+    """Buckets that did not change."""
 
 
-Sources = dict[str, Path]
-"""The shard that holds each cell."""
+@dataclass(frozen=True)
+class Shards:
+    """The finished shards of one kind."""
+
+    of_cell: dict[str, Path]
+    """The shard that holds each cell."""
+    records: dict[Path, ShardRecord]
+
+    def holding(self, members: Members) -> list[Path]:
+        """The shards that hold cells of a bucket, in name order."""
+        return sorted({self.of_cell[cell.id] for cell in members.cells if cell.id in self.of_cell})
+
+    def open(self, members: Members) -> list[Source]:
+        place = {cell.id: k for k, cell in enumerate(members.cells)}
+        return [open_source(path, self.records[path], place) for path in self.holding(members)]
 
 
 def merge(results: Path, wanted: Iterable[CellRow], attributes: Mapping[str, Any], allow_partial: bool = False) -> MergeReport:
@@ -91,64 +74,42 @@ def merge(results: Path, wanted: Iterable[CellRow], attributes: Mapping[str, Any
     do not know: study (the config), package_version, git_commit.
     """
     results = Path(results)
-    cells = sorted(wanted, key=_order)
-    trained, records = _sources(results / "shards", "training")
-    predicted, _ = _sources(results / "theory", "theory")
-    missing = [cell for cell in cells if cell.id not in (trained if cell.trained else predicted)]
+    buckets = list(members_of(wanted))
+    cells = [cell for members in buckets for cell in members.cells]
+    trained, predicted = _shards(results / "shards", "training"), _shards(results / "theory", "theory")
+    missing = [cell for cell in cells if cell.id not in (trained if cell.trained else predicted).of_cell]
     if missing and not allow_partial:
         raise _missing(results, missing, len(cells))
-    used = {trained[cell.id] for cell in cells if cell.id in trained}
-    provenance = _provenance([record for path, record in records.items() if path in used])
-    root = {**_conventions(), "loss_convention": _loss_convention(cells), **provenance, **attributes}
-    files = _swap(results, _by_bucket(cells), trained, predicted, root)
+    used = {trained.of_cell[cell.id] for cell in cells if cell.id in trained.of_cell}
+    provenance = _provenance([record for path, record in trained.records.items() if path in used])
+    root = json.loads(to_json({**_conventions(), "loss_convention": _loss_convention(buckets), **provenance, **attributes}))
+    files, carried_over = _replace(results, buckets, trained, predicted, root)
     return MergeReport(
         cells=len(cells),
-        buckets=len({cell.bucket for cell in cells}),
+        buckets=len(buckets),
         missing=len(missing),
-        without_theory=sum(cell.id not in predicted for cell in cells),
+        without_theory=sum(cell.id not in predicted.of_cell for cell in cells),
         files=len(files),
         bytes=sum(size for size, _ in files.values()),
+        carried_over=carried_over,
     )
 
 
 # ---- what there is
 
 
-def _order(cell: CellRow) -> tuple[Any, ...]:
-    """Cells in the order of their coordinates; numbers by value, texts by alphabet, the id last."""
-    values = cell.coordinates()
-    keys = [name for name in ("architecture", "task", "optimizer") if name in values]
-    last = ("experiment", "seed")
-    middle = [name for name in values if name not in {*keys, *last, *_LABELS}]
-    return (cell.bucket, *(_rank(values[name]) for name in (*keys, *middle, *last) if name in values), cell.id)
-
-
-def _rank(value: Any) -> tuple[int, float, str]:
-    if isinstance(value, str):
-        return 1, 0.0, value
-    number = float(value)
-    return (0, number, "") if number == number else (-1, 0.0, "")
-
-
-def _by_bucket(cells: list[CellRow]) -> dict[str, list[CellRow]]:
-    buckets: dict[str, list[CellRow]] = defaultdict(list)
-    for cell in cells:
-        buckets[cell.bucket].append(cell)
-    return buckets
-
-
-def _sources(folder: Path, kind: str) -> tuple[Sources, dict[Path, ShardRecord]]:
-    sources: Sources = {}
+def _shards(folder: Path, kind: str) -> Shards:
+    of_cell: dict[str, Path] = {}
     records = {path: record for path, record in shard_records(folder) if record.kind == kind}
     for path, record in records.items():
         for cell in record.cells:
-            if cell in sources:
+            if cell in of_cell:
                 raise MergeError(
-                    f"cell {cell} is in two shards, {sources[cell]} and {path}: which one is right cannot be known. "
+                    f"cell {cell} is in two shards, {of_cell[cell]} and {path}: which one is right cannot be known. "
                     f"Way out: delete one of them with its .json and start the workflow again."
                 )
-            sources[cell] = path
-    return sources, records
+            of_cell[cell] = path
+    return Shards(of_cell, records)
 
 
 def _missing(results: Path, missing: list[CellRow], total: int) -> MissingCellsError:
@@ -172,8 +133,8 @@ def _conventions() -> dict[str, Any]:
     }
 
 
-def _loss_convention(cells: list[CellRow]) -> str:
-    return convention({str(cell.coordinates().get("loss", "squared_error")) for cell in cells})
+def _loss_convention(buckets: list[Members]) -> str:
+    return convention({str(loss) for members in buckets for loss in members.columns.get("loss", ["squared_error"])})
 
 
 def _provenance(records: list[ShardRecord]) -> dict[str, Any]:
@@ -188,157 +149,78 @@ def _provenance(records: list[ShardRecord]) -> dict[str, Any]:
     return {name: found(name) for name in ("device", "precision", "threads", "lane_width")} | {"versions": versions}
 
 
-# ---- one bucket
-
-
-def _assemble(cells: list[CellRow], trained: Sources, predicted: Sources) -> xr.Dataset:
-    """All cells of a bucket with their coordinates, trained and predicted variables; absent ones are fill values."""
-    parts = [_gather(cells, trained), _gather(cells, predicted)]
-    sizes = _sizes(cells, parts)
-    variables: dict[str, xr.Variable] = _coordinates(cells)
-    for entry in ENTRIES.values():
-        if entry.name in variables or entry.name == "tier":
-            continue
-        holders = [part for part in parts if any(entry.name in dataset.variables for dataset in part)]
-        placed = all(dim in sizes for dim in entry.dims)  # no tier at all where no closed regime holds in the bucket
-        if placed and (holders or "store" in entry.required):
-            variables[entry.name] = _fill(entry.name, sizes, cells, holders[0] if holders else [])
-    for name in ("regime", "standing"):
-        values = variables[name].values if name in variables else np.full(len(cells), "", object)
-        variables[name] = xr.Variable(("cell",), np.where(values == "", UNKNOWN, values).astype(object))
-    if "tier" in sizes:
-        variables["tier"] = xr.Variable(("tier",), np.array(_tiers(parts[1]), object))
-    _complete_steps(variables, cells)
-    return normalise(xr.Dataset(variables))
-
-
-def _gather(cells: list[CellRow], sources: Sources) -> list[xr.Dataset]:
-    """The rows of these cells, one dataset a shard."""
-    wanted = {cell.id for cell in cells}
-    rows = []
-    for path in sorted({sources[cell.id] for cell in cells if cell.id in sources}):
-        dataset = read_shard(path)
-        dataset.attrs["path"] = str(path)
-        keep = np.flatnonzero([cell in wanted for cell in dataset["cell"].values])
-        rows.append(dataset.isel(cell=keep))
-    return rows
-
-
-def _tiers(parts: list[xr.Dataset]) -> list[str]:
-    present = {str(tier) for part in parts for tier in part["tier"].values}
-    return [tier for tier in TIERS if tier in present]
-
-
-def _sizes(cells: list[CellRow], parts: list[list[xr.Dataset]]) -> dict[str, int]:
-    sizes = {"cell": len(cells), "step": len(cells[0].step_grid())}
-    for part in (dataset for group in parts for dataset in group):
-        for dim in ("step", "mode"):
-            if sizes.setdefault(dim, part.sizes[dim]) != part.sizes[dim]:
-                raise MergeError(
-                    f"{part.attrs['path']}: {part.sizes[dim]} entries along `{dim}`, {sizes[dim]} in other shards of bucket "
-                    f"{cells[0].bucket}: they come from different versions of the study. Way out: delete the shard with its .json, rerun."
-                )
-    sizes.setdefault("mode", 0)  # no cell ran, so the number of watched modes is unknown
-    tiers = _tiers(parts[1])
-    return sizes | ({"tier": len(tiers)} if tiers else {})
-
-
-def _coordinates(cells: list[CellRow]) -> dict[str, xr.Variable]:
-    """Coordinates come from the study, not from shards: a changed label must not need new training."""
-    rows = [cell.coordinates() for cell in cells]
-    names = [name for name in rows[0] if name not in _LABELS]
-    columns = {name: np.array([row.get(name) for row in rows]) for name in names}
-    variables = {"cell": xr.Variable(("cell",), np.array([cell.id for cell in cells], object))}
-    for name, values in columns.items():
-        dtype = {"U": "object", "O": "object", "i": "int64", "b": "bool"}.get(values.dtype.kind, "float64")
-        variables[name] = xr.Variable(("cell",), values.astype(dtype))
-    return variables
-
-
-def _fill(name: str, sizes: dict[str, int], cells: list[CellRow], parts: list[xr.Dataset]) -> xr.Variable:
-    """One variable of the whole bucket, rows in the order of `cells`."""
-    entry = ENTRIES[name]
-    values = empty(entry, tuple(sizes[dim] for dim in entry.dims))
-    place = {cell.id: k for k, cell in enumerate(cells)}
-    axis = entry.dims.index("cell")
-    target = np.moveaxis(values, axis, 0)
-    for part in parts:
-        if name not in part.variables:
-            continue
-        rows = np.array([place[str(cell)] for cell in part["cell"].values], int)
-        source = np.moveaxis(part[name].values, axis, 0)
-        if "tier" in entry.dims:
-            columns = np.array([_tiers(parts).index(str(tier)) for tier in part["tier"].values])
-            target[np.ix_(rows, columns)] = source
-        else:
-            target[rows] = source
-    return xr.Variable(entry.dims, values)
-
-
-def _complete_steps(variables: dict[str, xr.Variable], cells: list[CellRow]) -> None:
-    """Steps of missing cells are known without a run."""
-    steps = variables["step_number"].values
-    for k in np.flatnonzero(steps[:, -1] < 0):
-        steps[k] = cells[k].step_grid()
-
-
 # ---- the file
 
 
-def _swap(
-    results: Path, buckets: dict[str, list[CellRow]], trained: Sources, predicted: Sources, root: dict[str, Any]
-) -> dict[str, tuple[int, str]]:
-    """Build the store beside the old one and put it in its place; then the listing. Returns size and checksum of each file."""
-    store, beside, old = results / STORE, results / f".{STORE}.tmp", results / f".{STORE}.old"
-    for leftover in (beside, old):
-        shutil.rmtree(leftover, ignore_errors=True)
+def _replace(results: Path, buckets: list[Members], trained: Shards, predicted: Shards, root: dict[str, Any]) -> tuple[Files, int]:
+    """Build the store beside the old one and put it in its place. Returns its files and how many buckets were carried over."""
+    store, beside = _recover(results)
+    made, carried = Record(), 0
+    last = read_record_of_merge(results)
     try:
-        _build(beside, buckets, trained, predicted, root)
-        files = list_files(beside)
-        (results / LISTING).unlink(missing_ok=True)
-        if store.exists():
-            store.rename(old)
-        beside.rename(store)
-        sync_folder(results)
+        beside.mkdir(parents=True)
+        for members in buckets:
+            bucket = Bucket(members, predicted.open(members), trained.open(members))  # checksums are compared in any case
+            holders = [shards.records[path].sha256 for shards in (trained, predicted) for path in shards.holding(members)]
+            known, inputs, place = last.buckets.get(members.bucket), inputs_of(members, holders), beside / members.bucket
+            same = known is not None and known.inputs == inputs and carry_over(known, store / members.bucket, place)
+            files = known.files if known and same else dict(sorted(bucket.write(place).items()))
+            made.buckets[members.bucket] = Made(inputs=inputs, files=files)
+            carried += same
+        listing = save(beside, {"zarr.json": _root(beside, root, buckets)})
+        listing |= {f"{name}/{file}": entry for name, bucket in made.buckets.items() for file, entry in bucket.files.items()}
+        _swap(results)
     except OSError as error:
         shutil.rmtree(beside, ignore_errors=True)
         raise unwritable(store, error) or error from error
-    write_json(results / LISTING, {"schema_version": SCHEMA_VERSION, "files": files})
-    shutil.rmtree(old, ignore_errors=True)
-    return files
+    made.write(results)
+    write_json(results / LISTING, {"schema_version": SCHEMA_VERSION, "files": dict(sorted(listing.items()))})
+    shutil.rmtree(_old(results), ignore_errors=True)
+    return listing, carried
 
 
-def _build(folder: Path, buckets: dict[str, list[CellRow]], trained: Sources, predicted: Sources, root: dict[str, Any]) -> None:
-    zarr.create_group(folder, zarr_format=3, attributes=json.loads(to_json(root)))
-    for bucket in sorted(buckets):
-        dataset = _assemble(buckets[bucket], trained, predicted)
-        validate(dataset, "store", f"bucket {bucket}")
-        for name, data in pack(dataset).items():
-            file = folder / bucket / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(data)
-    _consolidate(folder)
+def _old(results: Path) -> Path:
+    return results / f".{STORE}.old"
 
 
-def _consolidate(folder: Path) -> None:
-    """All metadata in one file, in name order (the order of a folder listing differs between file systems)."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Consolidated metadata")
-        zarr.consolidate_metadata(folder, zarr_format=3)
-    file = folder / "zarr.json"
-    values = json.loads(file.read_text(encoding="utf-8"))
-    file.write_text(to_json(values), encoding="utf-8")
+def _beside(results: Path) -> Path:
+    return results / f".{STORE}.tmp"
 
 
-def list_files(folder: Path) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 of every file below a folder."""
-    files = {}
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            file = Path(parent, name)
-            data = file.read_bytes()
-            files[file.relative_to(folder).as_posix()] = (len(data), hashlib.sha256(data).hexdigest())
-    return dict(sorted(files.items()))
+def _recover(results: Path) -> tuple[Path, Path]:
+    """What a killed merge left: the old store back in its place if the new one did not get there. Returns the places of old and new."""
+    store, beside, old = results / STORE, _beside(results), _old(results)
+    if not store.exists() and old.exists():
+        old.rename(store)
+    for leftover in (beside, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    return store, beside
+
+
+def _swap(results: Path) -> None:
+    """From the first step to the last there is no listing, so that nothing takes one store's for the other's."""
+    store = results / STORE
+    (results / LISTING).unlink(missing_ok=True)
+    if store.exists():
+        store.rename(_old(results))
+    _beside(results).rename(store)
+    sync_folder(results)
+
+
+def _root(folder: Path, attributes: dict[str, Any], buckets: list[Members]) -> bytes:
+    """`zarr.json` of the group of all buckets, with their metadata in one place and in name order."""
+    metadata: dict[str, Any] = {}
+    for members in buckets:
+        group = folder / members.bucket
+        files = [group / "zarr.json", *sorted(group.glob("*/zarr.json"))]
+        metadata |= {file.parent.relative_to(folder).as_posix(): json.loads(file.read_bytes()) for file in files}
+        metadata[members.bucket]["consolidated_metadata"] = _consolidated({})
+    root = {"zarr_format": 3, "node_type": "group", "attributes": attributes, "consolidated_metadata": _consolidated(metadata)}
+    return to_json(root).encode()
+
+
+def _consolidated(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "inline", "must_understand": False, "metadata": metadata}
 
 
 def axis_names(dataset: xr.Dataset) -> list[str]:

@@ -293,20 +293,25 @@ def validate(dataset: xr.Dataset, kind: Kind, place: str) -> None:
 # ---- the form in which datasets are written
 
 
-def _conform(entry: Entry, array: xr.DataArray, sizes: dict[str, int]) -> xr.DataArray:
+def _conform(entry: Entry, array: xr.Variable, sizes: dict[str, int]) -> xr.Variable:
     """Broadcast over missing dims, put dims in order, widen the dtype; leave anything else for `validate` to report."""
     if set(array.dims) < set(entry.dims) and all(dim in sizes for dim in entry.dims):
-        array = array.expand_dims({dim: sizes[dim] for dim in entry.dims if dim not in array.dims})
+        array = array.set_dims({dim: sizes[dim] for dim in entry.dims})
     if set(array.dims) == set(entry.dims):
         array = array.transpose(*entry.dims)
     if entry.dtype == "string":
-        array = array.astype(object)
-    elif array.dtype.kind in "biuf" and (np.can_cast(array.dtype, entry.dtype, "safe") or _both_integers(array, entry)):
-        array = array.astype(entry.dtype)
+        return _as(array, object)
+    if array.dtype.kind in "biuf" and (np.can_cast(array.dtype, entry.dtype, "safe") or _both_integers(array, entry)):
+        return _as(array, entry.dtype)
     return array
 
 
-def _both_integers(array: xr.DataArray, entry: Entry) -> bool:
+def _as(array: xr.Variable, dtype: Any) -> xr.Variable:
+    """NumPy's conversion: xarray's own takes milliseconds an array."""
+    return xr.Variable(array.dims, array.values.astype(dtype, copy=False), array.attrs)
+
+
+def _both_integers(array: xr.Variable, entry: Entry) -> bool:
     return array.dtype.kind in "iu" and np.dtype(entry.dtype).kind == "i"
 
 
@@ -317,12 +322,12 @@ def normalise(dataset: xr.Dataset) -> xr.Dataset:
     swept = sorted(str(name) for name in dataset.variables if name not in ENTRIES)
     arrays = {}
     for name in (*declared, *swept):
-        array = dataset[name].reset_coords(drop=True)
+        array = dataset.variables[name]
         entry = ENTRIES.get(name)
         if entry is not None:
             array = _conform(entry, array, sizes)
         elif array.dtype.kind in "OUT":
-            array = array.astype(object)
+            array = _as(array, object)
         arrays[name] = xr.Variable(array.dims, array.values, attributes(entry) if entry else dict(array.attrs))
     coordinates = [name for name in arrays if name not in ENTRIES or name in SCALARS or ENTRIES[name] in COORDINATES]
     return xr.Dataset(arrays, attrs=dict(dataset.attrs)).set_coords([name for name in coordinates if name in arrays])

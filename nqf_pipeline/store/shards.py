@@ -109,6 +109,13 @@ def read_shard(path: Path) -> xr.Dataset:
     """The arrays of a shard, in memory, after its checksum was compared."""
     path = Path(path)
     record = read_record(path)
+    dataset = _unzip(checked(path, record))
+    validate(dataset, record.kind, str(path))
+    return dataset
+
+
+def checked(path: Path, record: ShardRecord) -> bytes:
+    """The bytes of a shard, after size and checksum were compared with its summary."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -117,9 +124,7 @@ def read_shard(path: Path) -> xr.Dataset:
         raise ShardError(path, f"the file is truncated or was replaced: {len(data)} bytes, {record.bytes} expected")
     if hashlib.sha256(data).hexdigest() != record.sha256:
         raise ShardError(path, "the file is damaged: its checksum differs from the one in its summary")
-    dataset = _unzip(data)
-    validate(dataset, record.kind, str(path))
-    return dataset
+    return data
 
 
 def shard_records(folder: Path) -> Iterator[tuple[Path, ShardRecord]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -250,6 +250,12 @@ def step_grid(steps: int, records: int) -> Int[np.ndarray, "records"]:
     term never exceeds the arithmetic one, so room for the remaining integers is never lost.
     """
     check_records(steps, records)
+    return _step_grid(steps, records).copy()
+
+
+@lru_cache(maxsize=1024)
+def _step_grid(steps: int, records: int) -> Int[np.ndarray, "records"]:
+    """Many cells share one grid."""
     grid = [0] if records == 2 else [0, 1]
     while len(grid) < records - 1:
         left = records - len(grid)

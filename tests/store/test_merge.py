@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nqf_pipeline
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.store.merge import LISTING, STORE, MergeError, MergeReport, MissingCellsError, list_files, merge
+from nqf_pipeline.store.carry import RECORD, list_files
+from nqf_pipeline.store.merge import LISTING, STORE, MergeError, MergeReport, MissingCellsError, merge
 from nqf_pipeline.store.open import OpenError, open_study
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.shards import Summary, write_shard
@@ -127,6 +129,15 @@ def test_plain_xarray_opens_it_without_a_warning(results: Path) -> None:
     assert tree.attrs["study"] == {"name": "tiny"}
     assert tree.attrs["precision"] == ["float32"]
     assert tree["mlp_64"]["status"].dtype == np.int8
+    assert {"sigma", "seed", "status", "learning_rate"} <= set(tree["mlp_64"].coords)
+
+
+def test_metadata_in_one_place_are_those_that_zarr_puts_there(results: Path) -> None:
+    written = json.loads((results / STORE / "zarr.json").read_text())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(results / STORE, zarr_format=3)
+    assert json.loads((results / STORE / "zarr.json").read_text()) == written
 
 
 def test_trajectories_are_lazy(results: Path) -> None:
@@ -205,7 +216,8 @@ def test_large_arrays_are_sharded_in_few_files(tmp_path: Path, monkeypatch: pyte
     write_shard(tmp_path / "shards/a.zarr.zip", training(cells), Summary(bucket="b"))
     merge(tmp_path, rows(cells, "b"), ROOT)
     node = open_study(tmp_path).trajectories["b"]
-    assert node["network_mode"].chunksizes["cell"] == (10,) * 10
+    assert node["network_mode"].variable.chunksizes["cell"] == (8,) * 12 + (4,)
+    assert node["network_loss"].variable.chunksizes["cell"] == (16,) * 6 + (4,), "chunks of one array lie within those of another"
     assert len(list((tmp_path / STORE / "b/network_mode").glob("c.*"))) == 4
     for cell in (cells[0], cells[57], cells[-1]):
         np.testing.assert_array_equal(node["network_mode"].sel(cell=cell), training([cell])["network_mode"][0])
@@ -269,7 +281,7 @@ def test_a_killed_merge_is_cleaned_up_by_the_next(results: Path, cells: list[str
         shutil.copytree(results / STORE, results / leftover)
     merge(results, rows(cells), ROOT)
     assert list_files(results / STORE) == before
-    assert sorted(path.name for path in results.iterdir()) == ["shards", "theory", LISTING, STORE]
+    assert sorted(path.name for path in results.iterdir()) == [RECORD, "shards", "theory", LISTING, STORE]
 
 
 @pytest.mark.parametrize(
