@@ -177,7 +177,7 @@ def analyse(results: Results) -> None:
 
     with stage(results, "analyse") as study:
         write_spectra(results, recorded_plan(results).cells)
-        work(results, study.analysis)
+        work(results, study.analysis, study.engine.dask)
 
 
 @app.command()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from dask.base import compute
-from dask.delayed import Delayed, delayed
 
 from nqf_pipeline.analysis.claims.registry import claims_about
 from nqf_pipeline.analysis.claims.table import claim_rows
@@ -25,12 +24,14 @@ from nqf_pipeline.analysis.kernel import kernel_drift
 from nqf_pipeline.analysis.plateaus import plateau_rows
 from nqf_pipeline.analysis.tradeoffs import write_tradeoffs
 from nqf_pipeline.analysis.window_scan import scan_rows
+from nqf_pipeline.analysis.workers import workers
 from nqf_pipeline.errors import WorkError
-from nqf_pipeline.store.open import Study, open_study
+from nqf_pipeline.store.merge import LISTING
+from nqf_pipeline.store.open import Study, open_trajectories
 from nqf_pipeline.store.schema import SCALARS, Status
 from nqf_pipeline.store.shards import shard_records
 from nqf_pipeline.store.tables import TABLES, write_table
-from nqf_pipeline.study.config import AnalysisSettings
+from nqf_pipeline.study.config import AnalysisSettings, DaskSettings
 
 BATCH_BYTES = 64 * 2**20
 """Trajectories that one task holds in memory; a setting with all its seeds is never split."""
@@ -58,47 +59,56 @@ Frames = dict[str, pd.DataFrame]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some settings of one bucket: positions of their cells in the node, one array a setting."""
+    """Some settings of one bucket: positions of their cells in the node, one array a setting. What a worker needs to measure them."""
 
+    results: Path
+    written: int
+    """When the store was written: a worker that has read an older one opens it anew."""
     bucket: str
     settings: list[np.ndarray]
+    analysis: AnalysisSettings
 
 
-def analyse(results: Path, settings: AnalysisSettings | None = None) -> Frames:
+def analyse(results: Path, settings: AnalysisSettings | None = None, where: DaskSettings | None = None) -> Frames:
     """Write the tables of a study from its merged store; returns them. Missing and diverged cells are rows with their status."""
-    results = Path(results)
+    results = Path(results).resolve()
     settings = settings or AnalysisSettings()
+    written = (results / LISTING).stat().st_mtime_ns if (results / LISTING).exists() else 0
+    study = Study(results, _opened(results, written))
     tasks = []
-    study = open_study(results, allow_partial=True)
     for name, tree in study.arrays.children.items():
         node = tree.to_dataset()
-        coordinates, measured = cell_coordinates(node, name), measured_variables(node)
-        tasks += [_task(measured, coordinates, batch, settings) for batch in batches(measured, coordinates, name)]
-    try:
-        parts: tuple[Frames, ...] = compute(*tasks, scheduler="threads")
-    except (ValueError, OSError) as error:
-        raise WorkError(
-            f"{results}: the analysis failed ({error}). If the store is damaged, open_study(path, verify=True) names the file; "
-            "deleting trajectories.json and starting the workflow again merges the shards anew."
-        ) from error
-    frames = {name: _together([part[name] for part in parts]) for name in BATCHED}
-    frames["timings"] = timings(results)
-    written = {name: write_table(results, name, frames[name]) for name in TABLES_WRITTEN}
-    written["extrapolation"] = write_extrapolation(study, settings.confidence)
-    written["collapse"] = write_collapse(study, settings.confidence)
-    written["tradeoffs"] = write_tradeoffs(study, settings.confidence)
-    return {**written, "claims": write_claims(study)}
+        parts = batches(measured_variables(node), cell_coordinates(node, name))
+        tasks += [Batch(results, written, name, part, settings) for part in parts]
+    with workers(where or DaskSettings(on="threads"), len(study.index), results) as spread:
+        try:
+            frames = _collected(spread(_analyse_batch, tasks))
+        except (ValueError, OSError) as error:
+            raise WorkError(
+                f"{results}: the analysis failed ({error}). If the store is damaged, open_study(path, verify=True) names the file; "
+                "deleting trajectories.json and starting the workflow again merges the shards anew."
+            ) from error
+        tables = {name: write_table(results, name, frames[name]) for name in BATCHED}
+        tables["timings"] = write_table(results, "timings", timings(results))
+        tables["extrapolation"] = write_extrapolation(study, settings.confidence)
+        tables["collapse"] = write_collapse(study, settings.confidence)
+        tables["tradeoffs"] = write_tradeoffs(study, settings.confidence)
+        return {**tables, "claims": write_claims(study)}
+
+
+@lru_cache(maxsize=1)
+def _opened(results: Path, _: int) -> xr.DataTree:
+    return open_trajectories(results, allow_partial=True)
+
+
+def _collected(parts: list[Frames]) -> Frames:
+    return {name: _together([part[name] for part in parts]) for name in BATCHED}
 
 
 def write_claims(study: Study) -> pd.DataFrame:
     """Measure the claims about a study, named like its folder, on its other tables and its store; writes and returns their table."""
     claims = claims_about(study.path.resolve().name)
     return write_table(study.path, "claims", claim_rows(study, claims) if claims else pd.DataFrame())
-
-
-def _task(node: xr.Dataset, coordinates: pd.DataFrame, batch: Batch, settings: AnalysisSettings) -> Delayed:
-    """One batch as a task; the lazily opened node travels as it is, and is read inside."""
-    return delayed(lambda: _analyse_batch(node, coordinates, batch, settings), pure=False)()
 
 
 def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
@@ -123,7 +133,7 @@ def measured_variables(node: xr.Dataset) -> xr.Dataset:
     return node.drop_vars([name for name in node.variables if name not in kept])
 
 
-def batches(node: xr.Dataset, coordinates: pd.DataFrame, bucket: str) -> Iterator[Batch]:
+def batches(node: xr.Dataset, coordinates: pd.DataFrame) -> Iterator[list[np.ndarray]]:
     """Settings of a node, as many together as `BATCH_BYTES` allow."""
     keys = [name for name in coordinates.columns if name not in _SAME_SETTING]
     groups = coordinates.groupby(keys, dropna=False, sort=False).indices if len(coordinates) else {}
@@ -131,18 +141,19 @@ def batches(node: xr.Dataset, coordinates: pd.DataFrame, bucket: str) -> Iterato
     batch: list[np.ndarray] = []
     for cells in groups.values():
         if batch and sum(map(len, batch)) + len(cells) > most:
-            yield Batch(bucket, batch)
+            yield batch
             batch = []
         batch.append(np.sort(cells))
     if batch:
-        yield Batch(bucket, batch)
+        yield batch
 
 
-def _analyse_batch(node: xr.Dataset, coordinates: pd.DataFrame, batch: Batch, settings: AnalysisSettings) -> Frames:
+def _analyse_batch(batch: Batch) -> Frames:
+    node, settings = _opened(batch.results, batch.written)[batch.bucket].to_dataset(), batch.analysis
     order = np.concatenate(batch.settings)
     cells = np.sort(order)
-    loaded = (node if len(cells) == node.sizes["cell"] else node.isel(cell=cells)).load()
-    own = coordinates.iloc[cells].reset_index(drop=True)
+    part = node.isel(cell=cells)
+    loaded, own = measured_variables(part).load(), cell_coordinates(part, batch.bucket)
     places = [np.searchsorted(cells, setting) for setting in batch.settings] if has_scaling(loaded, settings.window) else []
     groups = [(loaded.isel(cell=p), own.iloc[p].reset_index(drop=True), settings) for p in places]
     exponents, windows = [exponent_rows(*group) for group in groups], [scan_rows(*group) for group in groups]

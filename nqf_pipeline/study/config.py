@@ -158,6 +158,31 @@ def _unknown(place: tuple[str | int, ...], keys: Iterable[str], known: Iterable[
             yield (*place, key), no_such("key", key, names)
 
 
+class DaskSettings(Strict):
+    """Where the analysis runs. Its tables are the same bytes wherever that is, and changing it makes nothing run again."""
+
+    on: Literal["auto", "threads", "processes", "slurm"] = Field(
+        default="auto",
+        description="`threads` of one process, `processes` pinned to the granted cores, jobs of a SLURM queue, or `auto`: processes for "
+        "thousands of cells, else threads",
+    )
+    workers: PositiveInt = Field(default=2, description="most threads or processes (never more than granted cores), or jobs in the queue")
+    memory: str = Field(default="4GB", pattern=r"^[0-9.]+ ?[kKMGT]i?B$", description="memory of one process or job")
+    minutes: PositiveInt = Field(default=60, description="time limit of one job")
+    queue: str | None = Field(default=None, description="SLURM partition; null: the cluster's default")
+    account: str | None = Field(default=None, description="SLURM account; null: the user's default")
+    interface: str | None = Field(default=None, description="network interface by which jobs reach the analysis, such as ib0; null: found")
+    options: list[str] = Field(default=[], description="further options of sbatch, such as `--qos=long`")
+    patience: PositiveInt = Field(default=30, description="minutes to wait for the first job to start")
+
+
+def _dask_word(value: Any) -> Any:
+    return {"on": value} if isinstance(value, str) else value
+
+
+_DaskInput: Any = Literal["auto", "threads", "processes", "slurm"] | DaskSettings
+
+
 class EngineSettings(Strict):
     """How the work is cut into jobs. Nothing here changes a cell's identity."""
 
@@ -168,6 +193,9 @@ class EngineSettings(Strict):
     )
     gpu_lanes: PositiveInt = Field(default=256, description="cells that an accelerator advances together, at most; frozen with each shard")
     workers: PositiveInt = Field(default=2, description="cores that the estimated wall time counts with (what runs is up to `--cores`)")
+    dask: Annotated[DaskSettings, BeforeValidator(_dask_word, json_schema_input_type=_DaskInput)] = Field(
+        default=DaskSettings(), description="where the analysis runs: `auto`, `threads`, `processes` or `slurm`, or a mapping with settings"
+    )
 
 
 class WindowRule(Strict):

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import ARCHITECTURES
-from nqf_pipeline.study.config import AnalysisSettings, EngineSettings, Experiment, Horizon, ReportSettings, Study, WindowRule
+from nqf_pipeline.study.config import AnalysisSettings, DaskSettings, EngineSettings, Experiment, Horizon, ReportSettings, Study, WindowRule
 from nqf_pipeline.tasks import TASKS
 
 SCHEMA_FILE, README_FILE, CONFIG_FILE = "workflow/schemas/config.schema.json", "config/README.md", "config/config.yaml"
@@ -51,6 +51,7 @@ def readme() -> str:
     parts += ["## Optimizers", _first_line(Optimizer), _table(Optimizer)]
     for name, model in SETTINGS.items():
         parts += [f"## `{name}`", _first_line(model), _table(model)]
+    parts += ["### `engine.dask`", _first_line(DaskSettings), _table(DaskSettings)]
     parts += ["### `analysis.window`", _first_line(WindowRule), _table(WindowRule)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 

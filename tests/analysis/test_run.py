@@ -15,6 +15,7 @@ from nqf_pipeline.analysis import run
 from nqf_pipeline.analysis.run import analyse
 from nqf_pipeline.errors import WorkError
 from nqf_pipeline.store.open import open_study
+from nqf_pipeline.study.config import DaskSettings
 from tests.analysis.merged import merged
 
 ROOT = Path(__file__).parents[2]
@@ -66,10 +67,17 @@ def test_batches_change_nothing(results: Path, monkeypatch: pytest.MonkeyPatch) 
     before = {name: (results / name).read_bytes() for name in names}
     monkeypatch.setattr(run, "BATCH_BYTES", 1)
     node = open_study(results, allow_partial=True).trajectories["diagonal_1"].to_dataset()
-    parts = list(run.batches(node, run.cell_coordinates(node, "diagonal_1"), "diagonal_1"))
-    assert sorted(np.concatenate([cells for part in parts for cells in part.settings])) == list(range(9))
+    parts = list(run.batches(node, run.cell_coordinates(node, "diagonal_1")))
+    assert sorted(np.concatenate([cells for part in parts for cells in part])) == list(range(9))
     assert len(parts) == 4
     analyse(results)
+    assert {name: (results / name).read_bytes() for name in names} == before
+
+
+def test_processes_give_the_tables_of_threads(results: Path) -> None:
+    names = [f"{name}.{kind}" for name in run.TABLES_WRITTEN for kind in ("csv", "parquet")]
+    before = {name: (results / name).read_bytes() for name in names}
+    analyse(results, where=DaskSettings(on="processes"))
     assert {name: (results / name).read_bytes() for name in names} == before
 
 
@@ -78,8 +86,8 @@ def test_seeds_of_a_setting_stay_together_and_settings_apart() -> None:
         {"cell": list("abcd"), "seed": [0, 0, 1, 1], "alpha1": [1.5, 2.0, 1.5, 2.0], "batch_size": np.nan, "steps": range(4)}
     )
     node = xr.Dataset({"network_loss": (("cell", "step"), np.zeros((4, 3)))})
-    (batch,) = run.batches(node, coordinates, "b")
-    assert [cells.tolist() for cells in batch.settings] == [[0, 2], [1, 3]]
+    (batch,) = run.batches(node, coordinates)
+    assert [cells.tolist() for cells in batch] == [[0, 2], [1, 3]]
 
 
 def test_a_damaged_store_is_named(results: Path) -> None:
