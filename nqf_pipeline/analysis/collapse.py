@@ -28,6 +28,7 @@ from scipy.stats import linregress
 from scipy.stats import t as student
 
 from nqf_pipeline.analysis.ignition import flow_time, measure
+from nqf_pipeline.analysis.sources import TRAINED, trained
 from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import SCALARS, Status
 from nqf_pipeline.store.select import Curves
@@ -111,7 +112,7 @@ def write_collapse(study: Study, confidence: float = 0.95) -> pd.DataFrame:
 
 def transitions(study: Study) -> Iterator[Transition]:
     """Settings run at enough epsilon whose modes all ignite at each of them and have a predicted asymptote."""
-    index = study.index[study.index["status"] == int(Status.done)]
+    index = trained(study.index[study.index["status"] == int(Status.done)])
     keys = [name for name in index if name not in _SWEPT]
     settings = [group for _, group in index.groupby(keys, dropna=False) if group["epsilon"].nunique() >= FEWEST]
     parts = [_by_epsilon(group) for group in settings]
@@ -119,7 +120,7 @@ def transitions(study: Study) -> Iterator[Transition]:
     for group, setting in zip(settings, parts, strict=True):
         curves = list(islice(read, len(setting)))
         key = {name: group[name].iloc[0] for name in keys}
-        for source in ("network", "twin"):
+        for source in TRAINED[str(key.get("train", "network_and_twin"))]:
             sizes = [_size(seeds, source) for seeds in curves]
             complete = [size for size in sizes if size is not None and np.isfinite(size.crossing).all() and size.epsilon < 1]
             if len(complete) >= FEWEST:

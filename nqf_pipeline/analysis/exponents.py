@@ -28,6 +28,7 @@ from nqf_pipeline.analysis.evidence import NOTHING, evidence
 from nqf_pipeline.analysis.ignition import flow_time, measure
 from nqf_pipeline.analysis.plateaus import predicted
 from nqf_pipeline.analysis.powerlaw import PowerLaw, fit
+from nqf_pipeline.analysis.sources import sources_of
 from nqf_pipeline.analysis.windows import FALL, MODES, Unresolved, Window, window
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.study.config import AnalysisSettings, WindowRule
@@ -136,7 +137,7 @@ def exponent_rows(dataset: xr.Dataset, coordinates: pd.DataFrame, settings: Anal
     key = coordinates.iloc[0].drop(labels=["cell", "seed", "steps", "experiment"], errors="ignore").to_dict()
     if not len(done):
         reason = "no cell of this setting finished"
-        return pd.DataFrame([{**key, **_unresolved(source, 0, reason)} for source in ("network", "twin")])
+        return pd.DataFrame([{**key, **_unresolved(source, 0, reason)} for source in sources_of(dataset)])
     finished = dataset.isel(cell=done)
     sources = dict(source_curves(finished, settings.rho))
     theory = sources.get("theory")
@@ -194,11 +195,11 @@ def _limit(dataset: xr.Dataset) -> float:
 
 
 def source_curves(dataset: xr.Dataset, rho: float) -> Iterator[tuple[str, Curves]]:
-    """(source, curves) of one setting: network, twin, and theory where a tier has a smooth curve."""
+    """(source, curves) of one setting: what it trains (network, twin), and theory where a tier has a smooth curve."""
     steps, times = dataset["step_number"].to_numpy(), dataset["time"].to_numpy()
     number = dataset["mode_number"].to_numpy()[0]
     floor = _known_floor(dataset)
-    for source in ("network", "twin"):
+    for source in sources_of(dataset):
         loss = dataset[f"{source}_loss"].to_numpy()
         ignition = measure(steps, dataset[f"{source}_mode"].to_numpy(), loss, rho).step
         yield source, _common(times, loss, floor, _times_of(ignition, steps, times), number)

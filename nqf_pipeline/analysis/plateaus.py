@@ -9,7 +9,7 @@ Status of a row:
   can be refuted (`unmatched_plateau`) but not confirmed in finite time, so it is never `matched`.
 
 A network's rows have one more tier, `twin`: the measured ignition of its trained, same-init twin, which is no prediction without training.
-Tiers that make no statement about a cell have no rows.
+Tiers that make no statement about a cell have no rows, and neither have cells that train nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import xarray as xr
 from jaxtyping import Float
 
 from nqf_pipeline.analysis.ignition import Ignition, measure
+from nqf_pipeline.analysis.sources import sources_of
 from nqf_pipeline.theory.ignition import FRACTION, crossing
 
-SOURCES = ("network", "twin")
 FLAT = 0.8
 """A plateau's slope is at most this share of the slope of the drops beside it; otherwise the drops overlap and there is no plateau."""
 
@@ -32,12 +32,13 @@ FLAT = 0.8
 def plateau_rows(dataset: xr.Dataset, coordinates: pd.DataFrame, rho: float = FRACTION) -> pd.DataFrame:
     """Rows for all cells of a (loaded) dataset; `coordinates` has one row per cell."""
     steps = dataset["step_number"].to_numpy()
-    losses = {source: dataset[f"{source}_loss"].to_numpy() for source in SOURCES}
-    ignitions = {source: measure(steps, dataset[f"{source}_mode"].to_numpy(), losses[source], rho) for source in SOURCES}
+    sources = sources_of(dataset)
+    losses = {source: dataset[f"{source}_loss"].to_numpy() for source in sources}
+    ignitions = {source: measure(steps, dataset[f"{source}_mode"].to_numpy(), losses[source], rho) for source in sources}
     predictions = predicted(dataset, rho)
-    nothing = np.full(ignitions["network"].step.shape, np.nan)
+    nothing = np.full(dataset["mode_number"].shape, np.nan)
     parts = []
-    for source in SOURCES:
+    for source in sources:
         tiers = predictions if source == "twin" else {**predictions, "twin": ignitions["twin"].step}
         levels = plateau_loss(steps, losses[source], ignitions[source])
         fixed: dict[str, object] = {

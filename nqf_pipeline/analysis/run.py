@@ -22,6 +22,7 @@ from nqf_pipeline.analysis.extrapolation import write_extrapolation
 from nqf_pipeline.analysis.ignition import valid_records
 from nqf_pipeline.analysis.kernel import kernel_drift
 from nqf_pipeline.analysis.plateaus import plateau_rows
+from nqf_pipeline.analysis.sources import SOURCES, sources_of
 from nqf_pipeline.analysis.tradeoffs import write_tradeoffs
 from nqf_pipeline.analysis.window_scan import scan_rows
 from nqf_pipeline.analysis.workers import workers
@@ -129,7 +130,7 @@ def cell_coordinates(node: xr.Dataset, bucket: str) -> pd.DataFrame:
 
 def measured_variables(node: xr.Dataset) -> xr.Dataset:
     """The part of a node that measurements read."""
-    kept = {*READ, *SCALARS, "regime", "standing", "cell", "tier"}
+    kept = {*READ, *SCALARS, "regime", "standing", "cell", "tier", "train"}
     return node.drop_vars([name for name in node.variables if name not in kept])
 
 
@@ -187,9 +188,10 @@ def cell_rows(dataset: xr.Dataset, coordinates: pd.DataFrame) -> pd.DataFrame:
 
 
 def _final(dataset: xr.Dataset) -> dict[str, np.ndarray]:
-    """Losses and kernel drift at the last step at which network and twin are finite."""
-    losses = {name: dataset[name].to_numpy() for name in ("network_loss", "twin_loss")}
-    valid = np.logical_and.reduce([valid_records(values) for values in losses.values()])
+    """Losses and kernel drift at the last step at which all that is trained is finite."""
+    losses = {f"{source}_loss": dataset[f"{source}_loss"].to_numpy() for source in SOURCES}
+    trained = [valid_records(losses[f"{source}_loss"]) for source in sources_of(dataset)]
+    valid = np.logical_and.reduce(trained) if trained else np.zeros(losses["twin_loss"].shape, bool)
     last = np.maximum(valid.sum(1, keepdims=True) - 1, 0)
     ran = valid[:, 0]
     values = {"last_step": dataset["step_number"].to_numpy().astype(float), **losses, **kernel_drift(dataset)}

@@ -24,6 +24,7 @@ from scipy.special import zeta
 from scipy.stats import t as student
 
 from nqf_pipeline.analysis.ignition import flow_time, measure
+from nqf_pipeline.analysis.sources import with_networks
 from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.select import Curves
@@ -131,7 +132,7 @@ def write_tradeoffs(study: Study, confidence: float = 0.95) -> pd.DataFrame:
 def sweeps(study: Study) -> Iterator[Sweep]:
     """Settings of the power-law ensembles that were run at enough sizes."""
     index = study.index
-    index = index[(index["status"] == int(Status.done)) & index["task"].isin(list(EXPONENTS))]
+    index = with_networks(index[(index["status"] == int(Status.done)) & index["task"].isin(list(EXPONENTS))])
     for task, part in index.groupby("task"):
         first, second, factor = EXPONENTS[str(task)]
         if "inputs" not in part or part["inputs"].nunique() < SIZES:

@@ -13,6 +13,7 @@ import pandas as pd
 import xarray as xr
 
 from nqf_pipeline.analysis.exponents import Curves, fit_window, has_scaling, source_curves
+from nqf_pipeline.analysis.sources import sources_of
 from nqf_pipeline.analysis.windows import POINTS, Clock, Unresolved, Window
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.study.config import AnalysisSettings
@@ -21,7 +22,6 @@ MARKS = 12
 """Intervals between the marks."""
 SHORTEST = 0.25
 """Decades of the shortest window."""
-SOURCES = ("network", "twin")
 
 
 def scan_rows(dataset: xr.Dataset, coordinates: pd.DataFrame, settings: AnalysisSettings) -> pd.DataFrame:
@@ -32,7 +32,7 @@ def scan_rows(dataset: xr.Dataset, coordinates: pd.DataFrame, settings: Analysis
     key = coordinates.iloc[0].drop(labels=["cell", "seed", "steps", "experiment"], errors="ignore").to_dict()
     sources = dict(source_curves(dataset.isel(cell=done), settings.rho))
     theory = sources.get("theory")
-    return pd.DataFrame([{**key, "source": name, **row} for name in SOURCES for row in _rows(sources[name], theory)])
+    return pd.DataFrame([{**key, "source": name, **row} for name in sources_of(dataset) for row in _rows(sources[name], theory)])
 
 
 def _rows(curves: Curves, theory: Curves | None) -> list[dict[str, Any]]:

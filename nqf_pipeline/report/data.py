@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nqf_pipeline.analysis.sources import with_networks
 from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import SCALARS, TIERS, Status
@@ -45,9 +46,9 @@ class Findings:
         return self.study.index
 
     def select(self, **conditions: Any) -> pd.DataFrame:
-        """Finished cells whose coordinates equal these; an absent coordinate matches nothing."""
+        """Finished cells with a network whose coordinates equal these; an absent coordinate matches nothing."""
         chosen = self.index[self.index["status"] == DONE] if "status" in self.index else self.index
-        return where(chosen, **conditions)
+        return where(with_networks(chosen), **conditions)
 
     def curves(self, rows: pd.DataFrame, *names: str) -> Iterator[Curves]:
         """The named variables of the chosen cells, in the order of `rows`; each bucket is read once."""

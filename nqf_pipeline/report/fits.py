@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.data import Findings, typical
 
 AXES = {"feature_power_law": ("alpha1", "alpha2"), "sample_power_law": ("gamma1", "gamma2")}
@@ -14,11 +15,12 @@ _RESULTS = frozenset({"status", "reason", "cell", "seed", "steps", "experiment",
 
 
 def fits(study: Findings, task: str, source: str = "network") -> pd.DataFrame:
-    """Rows of the exponents table that hold a value, resolved or not."""
+    """Rows of the exponents table that hold a value, resolved or not; twins trained alone stand among the networks."""
     table = study.exponents
     if table.empty:
         return table
-    return table[table["task"].str.startswith(task) & (table["source"] == source) & table["exponent"].notna()]
+    table = leading(table) if source == "network" else table[table["source"] == source]
+    return table[table["task"].str.startswith(task) & table["exponent"].notna()]
 
 
 def resolved(table: pd.DataFrame) -> pd.DataFrame:
@@ -45,7 +47,8 @@ def why_not(study: Findings, task: str) -> str:
     table = study.exponents
     if table.empty:
         return ""
-    table = table[table["task"].str.startswith(task) & (table["source"] == "network") & (table["status"] != "ok")]
+    table = leading(table)
+    table = table[table["task"].str.startswith(task) & (table["status"] != "ok")]
     return str(table["reason"].mode().iloc[0]) if len(table) else ""
 
 

@@ -21,6 +21,7 @@ _STATUS_COLOURS = {
     Status.diverged: "#d55e00",
     Status.timed_out: "#de8f05",
     Status.killed: "#8c5aa6",
+    Status.not_predicted: "#7f7f7f",
     Status.missing: "#b0b5bc",
 }
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nqf_pipeline.analysis.calibration.page import results
+from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.data import Findings, ordered, sort
 from nqf_pipeline.report.ignition import EXACT, finest_predictions
 from nqf_pipeline.report.run import group_names
@@ -69,18 +70,20 @@ def _status(row: pd.Series) -> str:
 
 
 def plateaus(study: Findings) -> Table:
-    """Ignition errors of networks by architecture, optimizer and sigma."""
+    """Ignition errors of networks, and of twins trained alone, by architecture, optimizer and sigma."""
     table = study.plateaus
     headers = ["architecture", "task", "optimizer", "σ", "modes matched", "twin: median", "worst", "untrained: median", "worst", "tier"]
     note = (
-        "Relative error of the step at which a mode of the network reaches half its target: against its own trained twin, and against the "
-        "finest tier that predicts without training. Modes matched: both seen and predicted, of all that were seen or due within the run."
+        "Relative error of the step at which a mode of the network (or of a twin trained alone) reaches half its target: against its own "
+        "trained twin, and against the finest tier that predicts without training. Modes matched: both seen and predicted, of all that "
+        "were seen or due within the run."
     )
     rows: list[Sequence[str]] = []
     if len(table):
-        table = sort(table[table["source"] == "network"])
+        table = sort(leading(table))
         widths = table.groupby(["architecture", "task"])["width"].transform("nunique")
         label = table["architecture"].map(readable) + (", width " + table["width"].map("{:g}".format)).where(widths > 1, "")
+        label += (table["source"] == "twin").map({True: " (twin alone)", False: ""})
         for key, group in table.assign(label=label).groupby(["label", "task", "optimizer", "sigma"], sort=False):
             rows.append(_plateau_row(key, group))
     return Table("Ignition", note, headers, rows, frozenset({0, 1, 2, 9}))
@@ -112,7 +115,7 @@ def drops(study: Findings) -> Table:
     table = study.drops
     rows: list[Sequence[str]] = []
     if len(table):
-        table = sort(table[(table["source"] == "network") & (table["status"] != "censored")])
+        table = sort(leading(table[table["status"] != "censored"]))
         for (architecture, task), part in table.groupby(["architecture", "task"], sort=False):
             place = readable(str(architecture)), readable(str(task))
             tiers = [tier for tier in (*TIERS, "twin") if tier in set(part["tier"])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.data import Findings, ordered
 from nqf_pipeline.report.fits import ensembles
 from nqf_pipeline.report.ignition import finest_predictions, matched_networks
@@ -64,7 +65,7 @@ def _clocks(study: Findings) -> str:
 def _exponents(study: Findings) -> list[str]:
     sentences = []
     for task, table in ensembles(study).items():
-        every = study.exponents[study.exponents["task"].str.startswith(task) & (study.exponents["source"] == "network")]
+        every = leading(study.exponents[study.exponents["task"].str.startswith(task)])
         error = (table["exponent"] / table["predicted_finite"] - 1).abs()
         distance = (table["exponent"] / table["predicted_limit"] - 1).abs()
         limit = f"; their limit for ε → 0 is {percent(distance.median())} away (median)" if distance.notna().any() else ""

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 
+from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.canvas import Drawing, Omitted, panels
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import SYMBOLS, fits
@@ -21,7 +22,7 @@ _NAMES = ("alpha1", "alpha2", "gamma1", "gamma2", "theta", "beta")
 def window_scan(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     """Left: the network's exponent in each window (start across, end up), the chosen one marked. Right: theory's in the same windows."""
     table = study.window_scan
-    rows = table[table["source"] == "network"] if len(table) else table
+    rows = leading(table)
     if rows.empty:
         return Omitted("no curve has enough modes for a window")
     rows, chosen = _shown(study, rows)

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float
 from nqf_pipeline.analysis.drops.expected import Prediction, readings
 from nqf_pipeline.analysis.drops.match import Match, match
 from nqf_pipeline.analysis.drops.seen import Seen, lifted, look
-from nqf_pipeline.analysis.plateaus import SOURCES
+from nqf_pipeline.analysis.sources import sources_of
 from nqf_pipeline.analysis.suddenness import half_and_width
 from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.theory.ignition import crossing
@@ -32,17 +32,18 @@ NOTHING = Seen(*(float("nan"),) * 6)
 def drop_rows(dataset: xr.Dataset, coordinates: pd.DataFrame) -> pd.DataFrame:
     """Rows for all cells of a (loaded) dataset; `coordinates` has one row per cell."""
     cells = np.flatnonzero(predicted_staircases(dataset))
-    if not len(cells):
+    if not len(cells) or not sources_of(dataset):
         return pd.DataFrame()
     dataset, coordinates = dataset.isel(cell=cells), coordinates.iloc[cells].reset_index(drop=True)
     steps = dataset["step_number"].to_numpy()
-    curves = {source: look(steps, dataset[f"{source}_loss"].to_numpy()) for source in SOURCES}
+    sources = sources_of(dataset)
+    curves = {source: look(steps, dataset[f"{source}_loss"].to_numpy()) for source in sources}
     rows = []
     for cell in range(len(cells)):
         said = _Said.of(dataset.isel(cell=cell))
         for tier, prediction in said.tiers():
             ways = list(readings(prediction))
-            for source in SOURCES if tier != "twin" else ("network",):
+            for source in sources if tier != "twin" else sources[:-1]:
                 matches = match(curves[source][cell], ways)
                 rows += [{"place": cell, "source": source, "tier": tier, **_row(n, m)} for n, m in enumerate(matches, 1)]
     if not rows:
