@@ -18,8 +18,10 @@ from pathlib import Path
 
 from benchmarks import page
 from benchmarks.clocks import clock_rows
+from benchmarks.cluster import cluster_rows
 from benchmarks.compression import compression_rows
 from benchmarks.fitting import fitting_rows
+from benchmarks.gpu import gpu_rows
 from benchmarks.jobs import ROOT, job_rows
 from benchmarks.rows import Row, load, save
 from benchmarks.storage import storage_rows
@@ -42,6 +44,8 @@ def main() -> None:
             "compression": lambda: compression_rows(repeats, scale),
             "structures": lambda: structure_rows(repeats),
             "jobs": lambda: job_rows(study, scratch / "jobs"),
+            "gpu": lambda: gpu_rows(repeats, scale),
+            "cluster": lambda: cluster_rows() if not options.quick else [],
         }
         rows: list[Row] = []
         for name in options.only or parts:
@@ -60,7 +64,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch-python", required=True, help="interpreter of the environment that has PyTorch")
     parser.add_argument("--repeats", type=int, default=5, help="repetitions of each measurement; the best counts")
-    parts = ["training", "fitting", "clocks", "storage", "compression", "structures", "jobs"]
+    parts = ["training", "fitting", "clocks", "storage", "compression", "structures", "jobs", "gpu", "cluster"]
     parser.add_argument("--only", nargs="+", choices=parts, help="run these parts only")
     parser.add_argument("--quick", action="store_true", help="a short look; writes nothing")
     return parser.parse_args()
