@@ -215,6 +215,37 @@ def status(results: Results, as_json: AsJson = False) -> None:
         console.print(f"running: {shard['shard']} ({shard['bucket']}), {shard['seconds']:.0f} s so far", markup=False)
     for job in found["queue"] or []:
         console.print(f"in the queue: {job['job']}  {job['state']}  {job['elapsed']}  {job['work']}", markup=False, highlight=False)
+    for name, times in found["ended_from_outside"].items():
+        console.print(f"ended from outside {times} times: {name} (`nqf skip {results} {name}` goes on without it)", markup=False)
+
+
+@app.command()
+def skip(
+    results: Results,
+    shards: Annotated[list[str] | None, typer.Argument(help="ids of shards (default: all whose jobs were ended from outside)")] = None,
+) -> None:
+    """Let the next run finish a study without some shards: their cells get status killed, and `nqf retry` takes that back."""
+    from nqf_pipeline.stages import attempts
+    from nqf_pipeline.stages.run import recorded_plan
+
+    chosen = attempts.give_up(results, recorded_plan(results), shards or [])
+    for shard in chosen:
+        console.print(f"given up: {shard}", markup=False, highlight=False)
+    console.print("Start the workflow again: it finishes the study without them." if chosen else "no shard was ended from outside")
+
+
+@app.command()
+def retry(results: Results) -> None:
+    """Let the next run train again what timed out or was given up; trained cells are kept."""
+    from nqf_pipeline.stages import attempts
+    from nqf_pipeline.stages.run import recorded_study
+    from nqf_pipeline.study.layout import Layout
+
+    recorded_study(results)  # refuses a folder that is none
+    chosen = attempts.retry(Layout(results))
+    for shard in chosen:
+        console.print(f"to be trained again: {shard}", markup=False, highlight=False)
+    console.print("Start the workflow again." if chosen else "every shard is trained")
 
 
 @app.command()

@@ -71,7 +71,7 @@ class Batch:
 
 
 def analyse(results: Path, settings: AnalysisSettings | None = None, where: DaskSettings | None = None) -> Frames:
-    """Write the tables of a study from its merged store; returns them. Missing and diverged cells are rows with their status."""
+    """Write the tables of a study from its merged store; returns them. Cells without numbers are rows with their status."""
     results = Path(results).resolve()
     settings = settings or AnalysisSettings()
     written = (results / LISTING).stat().st_mtime_ns if (results / LISTING).exists() else 0
@@ -158,7 +158,7 @@ def _analyse_batch(batch: Batch) -> Frames:
     places = [np.searchsorted(cells, setting) for setting in batch.settings] if has_scaling(loaded, settings.window) else []
     groups = [(loaded.isel(cell=p), own.iloc[p].reset_index(drop=True), settings) for p in places]
     exponents, windows = [exponent_rows(*group) for group in groups], [scan_rows(*group) for group in groups]
-    run = np.flatnonzero(loaded["status"].to_numpy() != Status.missing)
+    run = np.flatnonzero([Status(int(status)).has_numbers for status in loaded["status"].to_numpy()])
     ran, known = loaded.isel(cell=run), own.iloc[run].reset_index(drop=True)
     return {
         "exponents": _together(exponents),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -14,13 +16,16 @@ import xarray as xr
 from pydantic import ValidationError
 
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.stages.attempts import attempt, closed, forget, hopeless, kept, withdraw
 from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
 from nqf_pipeline.stages.locks import claim_run, only_one
-from nqf_pipeline.stages.placing import Place, train_cells
+from nqf_pipeline.stages.placing import Place, Spent, train_cells
 from nqf_pipeline.stages.provenance import git_commit, package_version, versions
+from nqf_pipeline.stages.watch import watched
 from nqf_pipeline.store.atomic import to_json, write_bytes
+from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.shards import ShardError, Summary, read_record, read_shard, write_shard
-from nqf_pipeline.study.config import Study
+from nqf_pipeline.study.config import EngineSettings, Study
 from nqf_pipeline.study.devices import device_of
 from nqf_pipeline.study.document import Document, read_document
 from nqf_pipeline.study.layout import Layout
@@ -130,27 +135,73 @@ def relocated(results: Path, shard: Shard) -> Shard:
 
 
 def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: None, cores: int = 1) -> None:
-    """Train one shard and write it; nothing to do where it is written already."""
+    """Train one shard and write it; nothing to do where it is written already.
+
+    What cannot be trained (`engine.limit_hours`, `engine.attempts`) is written too, as rows with a status.
+    """
     shard, layout = shard_named(results, shard_id), Layout(Path(results))
     if not shard.trained:
         raise InputError(f"shard {shard_id}: its cells are only predicted (`train: nothing`); `nqf theory {results}` predicts them")
     with only_one(layout, shard_id):
         if _trained(layout.shard(shard_id)):
             return
-        parts: list[xr.Dataset] = []
-        place = Place(device_of(shard.cells[0], recorded_study(results).engine), cores)
-        spent = train_cells(shard.cells, shard.lane_width, place, progress, parts)
-        dataset = xr.concat(parts, dim="cell").sel(cell=[cell.id for cell in shard.cells])
-        summary = Summary(
-            bucket=shard.bucket,
-            timings={stage: round(seconds, 6) for stage, seconds in spent.seconds.items()},
-            device=spent.device,
-            precision=shard.cells[0].precision,
-            threads=spent.threads,
-            lane_width=spent.lane_width,
-            versions=versions(),
-        )
-        write_shard(layout.shard(shard.id), dataset, summary)
+        engine = recorded_study(results).engine
+        if hopeless(layout, shard_id, engine.attempts):
+            _close(results, shard, Status.killed, [])
+        else:
+            with attempt(layout, shard_id):
+                _train(results, shard, engine, cores, progress)
+        forget(layout, shard_id)
+
+
+def _train(results: Path, shard: Shard, engine: EngineSettings, cores: int, progress: Progress) -> None:
+    """Train what no earlier attempt has, within the time limit."""
+    layout = Layout(Path(results))
+    done = kept(layout, shard)
+    parts, known = ([], set()) if done is None else ([done], {str(cell) for cell in done["cell"].values})
+    left = [cell for cell in shard.cells if cell.id not in known]
+    place = Place(device_of(shard.cells[0], engine), cores)
+    spent = None
+    with watched(3600 * engine.limit_hours, partial(_end, results, shard, parts)):
+        if left:
+            spent = train_cells(left, shard.lane_width, place, progress, parts)
+    dataset = xr.concat(parts, dim="cell").sel(cell=[cell.id for cell in shard.cells])
+    _write(layout.shard(shard.id), shard, dataset, spent)
+
+
+def _write(path: Path, shard: Shard, dataset: xr.Dataset, spent: Spent | None = None) -> None:
+    timings = {} if spent is None else {stage: round(seconds, 6) for stage, seconds in spent.seconds.items()}
+    how = {} if spent is None else {"device": spent.device, "threads": spent.threads}
+    lanes = shard.lane_width if spent is None else spent.lane_width
+    precision = shard.cells[0].precision
+    write_shard(
+        path, dataset, Summary(bucket=shard.bucket, timings=timings, precision=precision, lane_width=lanes, versions=versions(), **how)
+    )
+
+
+def _close(results: Path, shard: Shard, status: Status, parts: list[xr.Dataset]) -> None:
+    """Write a shard without training what is left of it, and say so."""
+    modes = parts[0].sizes["mode"] if parts else recorded_plan(results).grid.sizes[shard.bucket].modes
+    left = len(shard.cells) - sum(part.sizes["cell"] for part in parts)
+    path = Layout(Path(results)).shard(shard.id)
+    _write(path, shard, closed(shard.cells, status, modes, parts))
+    print(f"warning: {path}: {left} of {len(shard.cells)} cells have status `{status.name}`. {status.remedy}", file=sys.stderr)
+
+
+def _end(results: Path, shard: Shard, parts: list[xr.Dataset], signal: int | None) -> int:
+    """The end of a job at its time limit (its shard is written, exit code 0) or because it was asked to (it goes on another time)."""
+    layout = Layout(Path(results))
+    parts = list(parts)
+    try:
+        if signal is None:
+            _close(results, shard, Status.timed_out, parts)
+            forget(layout, shard.id)
+            return 0
+        if parts:
+            _write(layout.stopped(shard.id), shard, xr.concat(parts, dim="cell"))
+        return 128 + signal
+    finally:
+        withdraw(layout, shard.id)
 
 
 def _trained(path: Path) -> bool:

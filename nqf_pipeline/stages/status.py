@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from nqf_pipeline.errors import InputError, WorkError
+from nqf_pipeline.stages.attempts import ended_from_outside
 from nqf_pipeline.stages.locks import running_since
 from nqf_pipeline.stages.queue import study_jobs
 from nqf_pipeline.stages.run import recorded_plan
 from nqf_pipeline.store.schema import Status
-from nqf_pipeline.store.shards import read_record
+from nqf_pipeline.store.shards import read_record, shard_records
 from nqf_pipeline.study.layout import Layout
 
 LITTLE = 2**20
@@ -27,11 +28,36 @@ def hints(results: Path) -> list[str]:
         f"{results}: no space left on its disk ({free:,} bytes are free), so jobs could write neither results nor logs. Finished work is "
         "untouched: free some space and start the same command again."
     )
-    return [full] if free < LITTLE else []
+    return [*([full] if free < LITTLE else []), *(_ended(results, *found) for found in interrupted(Layout(Path(results))).items())]
+
+
+def _ended(results: Path, shard: str, times: int) -> str:
+    return (
+        f"{results}: the job of shard {shard} was ended from outside (memory, SIGKILL, power), {times} times so far. Start the same "
+        f"command again; where that does not help, `nqf skip {results} {shard}` lets the rest be finished without its cells."
+    )
+
+
+def interrupted(layout: Layout) -> dict[str, int]:
+    """How often the job of each unfinished shard was ended from outside."""
+    names = [file.name for file in sorted((layout.root / "attempts").glob("[0-9a-f]*")) if running_since(layout, file.name) is None]
+    return {name: times for name in names if (times := ended_from_outside(layout, name))}
+
+
+def unfinished(results: Path) -> list[str]:
+    """What a reader of a finished workflow must know: cells without numbers, with the way out. Empty where every cell was trained."""
+    found: Counter[str] = Counter()
+    for _, record in shard_records(Path(results) / "shards"):
+        found.update(record.cells.values())
+    return [
+        f"{results}: {found[status.name]} cells have status `{status.name}`. {status.remedy}"
+        for status in Status
+        if found[status.name] and not status.has_numbers
+    ]
 
 
 def study_status(results: Path) -> dict[str, Any]:
-    """Cells by status, seconds by stage over all jobs, and the shards that are being trained now."""
+    """Cells by status, seconds by stage over all jobs, the shards that are being trained now, and those whose jobs were ended."""
     wanted = recorded_plan(results)
     counts: Counter[str] = Counter({status.name: 0 for status in Status})
     seconds: Counter[str] = Counter()
@@ -52,6 +78,7 @@ def study_status(results: Path) -> dict[str, Any]:
         "counts": dict(counts),
         "seconds": dict(seconds),
         "running": running,
+        "ended_from_outside": interrupted(wanted.layout),
         "merged": wanted.layout.merged.exists(),
         "queue": _queue(wanted.layout),
     }

@@ -44,6 +44,11 @@ class Status(IntEnum):
     not_predicted = 5
 
     @property
+    def has_numbers(self) -> bool:
+        """Whether there are numbers of the cell."""
+        return self in (Status.done, Status.diverged)
+
+    @property
     def remedy(self) -> str:
         return REMEDIES[self]
 
@@ -52,9 +57,9 @@ REMEDIES = {
     Status.missing: "The cell has not run: start the workflow again; finished shards are kept.",
     Status.done: "Nothing to do.",
     Status.diverged: "Training left the finite numbers at `diverged_step`: lower the learning rate (a mode of rate r needs eta r < 2).",
-    Status.timed_out: "The job met its time limit: raise the limit or lower `steps`, then start the workflow again.",
     Status.not_predicted: "Nothing is trained for this cell, and no tier of theory predicts it: give its experiment `train: twin`.",
-    Status.killed: "The job was ended from outside (memory, scheduler, signal): give it more memory or fewer lanes, then start it again.",
+    Status.timed_out: "The job met `engine.limit_hours`: raise it (or lower `steps`), then `nqf retry` and start the workflow again.",
+    Status.killed: "Jobs were ended from outside (memory, signal, power): give more memory, then `nqf retry` and start the workflow again.",
 }
 
 

@@ -192,6 +192,13 @@ class EngineSettings(Strict):
         default="cpu", description="what trains float32 cells: `gpu` needs an accelerator where the jobs run (float64 stays on the CPU)"
     )
     gpu_lanes: PositiveInt = Field(default=256, description="cells that an accelerator advances together, at most; frozen with each shard")
+    limit_hours: Positive = Field(
+        default=24.0, description="a job ends itself after this time: trained cells are kept, the others get status `timed_out`"
+    )
+    attempts: PositiveInt = Field(
+        default=5,
+        description="a shard whose job was ended from outside (memory, SIGKILL, power) this often is not tried again: status `killed`",
+    )
     workers: PositiveInt = Field(default=2, description="cores that the estimated wall time counts with (what runs is up to `--cores`)")
     dask: Annotated[DaskSettings, BeforeValidator(_dask_word, json_schema_input_type=_DaskInput)] = Field(
         default=DaskSettings(), description="where the analysis runs: `auto`, `threads`, `processes` or `slurm`, or a mapping with settings"

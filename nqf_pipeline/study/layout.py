@@ -48,6 +48,14 @@ class Layout:
         """Locked while a process does the job: a shard's id, a stage's name, or `workflow`."""
         return self.root / "running" / job
 
+    def attempts(self, shard: str) -> Path:
+        """A line for each start of the shard's job that did not end by itself; absent after a good end."""
+        return self.root / "attempts" / shard
+
+    def stopped(self, shard: str) -> Path:
+        """Trained cells of a job that was stopped, for its next attempt."""
+        return self.root / "stopped" / f"{shard}.zarr.zip"
+
     def theory(self, shard: str) -> Path:
         """Predictions for the cells of one shard, made without training."""
         return self.root / "theory" / f"{shard}.zarr.zip"

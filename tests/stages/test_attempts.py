@@ -1,0 +1,202 @@
+"""Jobs that cannot finish: limits, polite ends, giving up and trying again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from nqf_pipeline.analysis.run import analyse
+from nqf_pipeline.errors import InputError
+from nqf_pipeline.stages import attempts
+from nqf_pipeline.stages.attempts import _write
+from nqf_pipeline.stages.run import _end, merge_study, recorded_plan
+from nqf_pipeline.stages.status import hints, study_status, unfinished
+from nqf_pipeline.store.schema import Status
+from nqf_pipeline.store.shards import read_record, read_shard
+from nqf_pipeline.study.layout import Layout
+from nqf_pipeline.study.shards import Shard
+from tests.workflow.runs import Workspace, said
+
+ENDLESS = """
+import sys, time
+from nqf_pipeline.stages.watch import watched
+with watched(float(sys.argv[1]), lambda number: print("ended by", number) or (0 if number is None else 128 + number)):
+    print("at work", flush=True)
+    if sys.argv[2] == "kernel":
+        import numpy as np
+        while True:
+            np.linalg.svd(np.ones((600, 600)))
+    time.sleep(float(sys.argv[2]))
+print("done", flush=True)
+"""
+
+
+def endless(seconds: float, work: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", ENDLESS, str(seconds), work], stdout=subprocess.PIPE, text=True)
+
+
+def test_work_ends_at_its_limit_though_it_is_in_native_code() -> None:
+    process = endless(0.5, "kernel")
+    assert process.communicate(timeout=60)[0].splitlines() == ["at work", "ended by None"]
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_work_ends_when_it_is_asked_to(number: signal.Signals) -> None:
+    process = endless(60, "kernel")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(number)
+    assert process.communicate(timeout=60)[0].splitlines() == [f"ended by {number.value}"]
+    assert process.returncode == 128 + number
+
+
+def test_work_in_time_is_left_alone() -> None:
+    process = endless(0.6, "0.1")
+    assert process.communicate(timeout=60)[0].splitlines() == ["at work", "done"]
+    assert process.returncode == 0
+
+
+@pytest.fixture
+def workspace(finished: Workspace, tmp_path: Path) -> Workspace:
+    return finished.copy(tmp_path)
+
+
+@pytest.fixture
+def shard(workspace: Workspace) -> Shard:
+    """A shard with more than one lane group, not trained yet."""
+    (chosen,) = (shard for shard in recorded_plan(workspace.results).shards if len(shard.lanes) > 1)
+    layout = Layout(workspace.results)
+    layout.shard(chosen.id).unlink()
+    layout.shard_summary(chosen.id).unlink()
+    return chosen
+
+
+def part(finished: Workspace, shard: Shard, group: int = 1) -> xr.Dataset:
+    """One trained lane group, as the training stage hands it over."""
+    return read_shard(Layout(finished.results).shard(shard.id)).sel(cell=[cell.id for cell in shard.lanes[group]]).reset_coords()
+
+
+def train(workspace: Workspace, shard: Shard, **options: Any) -> subprocess.CompletedProcess[str]:
+    return workspace.nqf("train", "results/tiny", shard.id, **options)
+
+
+def test_a_job_at_its_time_limit_keeps_what_is_trained_and_is_tried_again(workspace: Workspace, finished: Workspace, shard: Shard) -> None:
+    layout, trained = Layout(workspace.results), part(finished, shard)
+    _write(layout.attempts(shard.id), ["process 1 on here"])
+    assert _end(workspace.results, shard, [trained], None) == 0
+    assert not layout.attempts(shard.id).exists()
+    stored, whole = read_shard(layout.shard(shard.id)), read_shard(Layout(finished.results).shard(shard.id))
+    late = [cell.id for cell in shard.lanes[0]]
+    xr.testing.assert_identical(stored.sel(cell=trained["cell"]), whole.sel(cell=trained["cell"]))
+    assert set(stored["status"].sel(cell=late).values) == {Status.timed_out}
+    assert np.isnan(stored["network_loss"].sel(cell=late)).all()
+    np.testing.assert_array_equal(stored["step_number"], whole["step_number"])
+    np.testing.assert_array_equal(stored["time"], whole["time"])
+
+    # The rest of the study is finished, with a word about it.
+    merge_study(workspace.results)
+    (words,) = unfinished(workspace.results)
+    assert f"{len(late)} cells have status `timed_out`" in words
+    assert "nqf retry" in words
+    assert study_status(workspace.results)["counts"]["timed_out"] == len(late)
+    frames = analyse(workspace.results)
+    rows = frames["cells"].set_index("cell").loc[late]
+    assert set(rows["status"]) == {"timed_out"}
+    assert rows["network_loss"].isna().all()
+    assert not frames["plateaus"]["cell"].isin(late).any(), "nothing is said about curves that are not there"
+
+    # And tried again: only what is left is trained, and the bytes are those of an undisturbed job.
+    said_so = workspace.nqf("retry", "results/tiny")
+    assert f"to be trained again: {shard.id}" in said_so.stdout
+    assert not layout.shard(shard.id).exists()
+    kept = attempts.kept(layout, shard)
+    assert kept is not None
+    assert sorted(kept["cell"].values) == sorted(trained["cell"].values)
+    done = train(workspace, shard)
+    assert done.returncode == 0, said(done)
+    assert layout.shard(shard.id).read_bytes() == Layout(finished.results).shard(shard.id).read_bytes()
+    assert not [*layout.stopped(shard.id).parent.iterdir()]
+
+
+STOPPABLE = """
+import time
+from pathlib import Path
+from nqf_pipeline.stages.run import train_shard
+train_shard(Path("results/tiny"), "SHARD", lambda done: print("trained", done, flush=True) or time.sleep(600))
+"""
+
+
+def test_a_job_that_is_asked_to_end_keeps_what_is_trained(workspace: Workspace, finished: Workspace, shard: Shard) -> None:
+    layout = Layout(workspace.results)
+    process = workspace.start(sys.executable, "-c", STOPPABLE.replace("SHARD", shard.id))
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("trained")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    assert not layout.shard(shard.id).exists()
+    assert not layout.attempts(shard.id).exists(), "a polite end is no failure"
+    assert sorted(read_record(layout.stopped(shard.id)).cells) == sorted(cell.id for cell in shard.lanes[-1])
+    assert train(workspace, shard).returncode == 0
+    assert layout.shard(shard.id).read_bytes() == Layout(finished.results).shard(shard.id).read_bytes()
+
+
+def test_a_job_ended_from_outside_too_often_is_closed(workspace: Workspace, finished: Workspace, shard: Shard) -> None:
+    layout = Layout(workspace.results)
+    process = workspace.start(sys.executable, "-c", STOPPABLE.replace("SHARD", shard.id))
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("trained")
+    process.kill()
+    process.wait(timeout=60)
+    assert attempts.ended_from_outside(layout, shard.id) == 1
+    assert study_status(workspace.results)["ended_from_outside"] == {shard.id: 1}
+    (hint,) = hints(workspace.results)
+    assert f"shard {shard.id} was ended from outside" in hint
+    assert "nqf skip" in hint
+    assert not attempts.hopeless(layout, shard.id, 2)
+    _write(layout.attempts(shard.id), [f"process {k} on here" for k in range(5)])
+    done = train(workspace, shard)
+    assert done.returncode == 0, said(done)
+    assert f"{len(shard.cells)} of {len(shard.cells)} cells have status `killed`" in done.stderr
+    assert set(read_record(layout.shard(shard.id)).cells.values()) == {"killed"}
+    merge_study(workspace.results)
+    assert set(analyse(workspace.results)["cells"].set_index("cell").loc[[cell.id for cell in shard.cells]]["status"]) == {"killed"}
+
+    assert workspace.nqf("retry", "results/tiny").returncode == 0
+    assert not layout.attempts(shard.id).exists()
+    assert train(workspace, shard).returncode == 0
+    assert layout.shard(shard.id).read_bytes() == Layout(finished.results).shard(shard.id).read_bytes()
+
+
+def test_a_shard_is_given_up_by_a_command(workspace: Workspace, shard: Shard) -> None:
+    layout = Layout(workspace.results)
+    assert "no shard was ended from outside" in workspace.nqf("skip", "results/tiny").stdout
+    assert f"given up: {shard.id}" in workspace.nqf("skip", "results/tiny", shard.id).stdout
+    assert attempts.hopeless(layout, shard.id, 5)
+    assert attempts.retry(layout) == [shard.id]
+    assert not attempts.hopeless(layout, shard.id, 1)
+
+
+@pytest.mark.parametrize(("name", "words"), [("0" * 16, "manifest.jsonl: no shard 0+ in this study"), ("", "this shard is finished")])
+def test_giving_up_what_cannot_be(workspace: Workspace, name: str, words: str) -> None:
+    wanted = recorded_plan(workspace.results)
+    with pytest.raises(InputError, match=words):
+        attempts.give_up(workspace.results, wanted, [name or wanted.shards[0].id])
+
+
+def test_an_attempt_that_fails_by_itself_is_not_counted(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    with pytest.raises(InputError), attempts.attempt(layout, "a"):
+        attempts.give_up(tmp_path, recorded_plan(tmp_path), [])
+    assert attempts.ended_from_outside(layout, "a") == 0
+    _write(layout.attempts("a"), ["process 1 on here"])
+    with attempts.attempt(layout, "a"):
+        assert attempts.ended_from_outside(layout, "a") == 2
+    assert attempts.ended_from_outside(layout, "a") == 1, "earlier ones stay on record"
