@@ -7,13 +7,17 @@ import shutil
 import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from nqf_pipeline.errors import InputError, WorkError
 from nqf_pipeline.study.layout import Layout
+from nqf_pipeline.study.plan import Plan
 
 ANSWER = 30.0
 """Seconds that a command of SLURM may take."""
+MANY, SHORT = 20, 120.0
+"""Jobs, and seconds of one, from which on short jobs are worth a warning."""
 _FIELDS = "%i|%T|%M|%j|%Z|%k"
 
 
@@ -35,19 +39,34 @@ def job_prefix(study: str) -> str:
     return f"nqf.{study}."
 
 
-def adopt_names(workflow: Any, study: str) -> None:
-    """Give the jobs of a starting workflow their study's name, which no profile can know; nothing to do where jobs run on this machine.
+def adopt_names(workflow: Any, study: str) -> bool:
+    """Give the jobs of a starting workflow their study's name, which no profile can know. False where jobs run on this machine.
 
     Raises InputError where job arrays are asked for: the executor gives every task the state of the last one.
     """
     if getattr(workflow.executor_settings, "array_jobs", None):
         raise InputError(
             "--slurm-array-jobs: every task of an array gets the state of the last one, so a failed job could pass for a finished one; "
-            "leave it out (jobs are long enough to be submitted one by one: `minutes_per_job` in the config's `engine`)"
+            "leave it out, and make jobs long enough to be submitted one by one (`engine` in the study's config)"
         )
     executor = workflow.scheduler.get_executor(_Remote)
-    if hasattr(executor, "run_uuid"):
+    queued = hasattr(executor, "run_uuid")
+    if queued:
         executor.run_uuid = job_prefix(study) + executor.run_uuid
+    return queued
+
+
+def short_jobs(plan: Plan) -> list[str]:
+    """What to know before a study is submitted: jobs that are over before their end is noticed."""
+    seconds = [plan.seconds(shard) for shard in plan.shards if not plan.done(shard)]
+    if len(seconds) <= MANY or mean(seconds) >= SHORT:
+        return []
+    warning = (
+        f"{len(seconds)} jobs of {mean(seconds):.0f} s on average: in a queue each costs ten seconds of start, and up to minutes until its "
+        "end is noticed. For longer ones stop now, set their length of a job (`engine` in the config) and give the study another `name`: "
+        "what has been planned stays as it is cut"
+    )
+    return [warning]
 
 
 class _Remote:

@@ -14,7 +14,7 @@ from nqf_pipeline.errors import InputError, WorkError
 from nqf_pipeline.stages import locks
 from nqf_pipeline.stages.locks import claim_run
 from nqf_pipeline.stages.orphans import cancel, orphans
-from nqf_pipeline.stages.queue import adopt_names, job_prefix
+from nqf_pipeline.stages.queue import adopt_names, job_prefix, short_jobs
 from nqf_pipeline.stages.run import begin
 from nqf_pipeline.stages.status import study_status
 from nqf_pipeline.study.layout import Layout
@@ -134,8 +134,22 @@ class Workflow:
 
 def test_jobs_are_named_as_they_are_looked_for() -> None:
     workflow = Workflow()
-    adopt_names(workflow, "small")
+    assert adopt_names(workflow, "small")
     assert workflow.executor.run_uuid == job_prefix("small") + "site_0a1b"
+
+
+def test_jobs_on_this_machine_have_no_names() -> None:
+    workflow = Workflow()
+    del workflow.executor.run_uuid
+    assert not adopt_names(workflow, "small")
+
+
+def test_many_short_jobs_are_worth_a_warning(tmp_path: Path) -> None:
+    seeds = {"one": {**STUDY["experiments"]["one"], "seeds": 84}}
+    short, long = ({**STUDY, "experiments": seeds, "engine": {"seconds_per_job": length}} for length in (1e-9, 1e3))
+    (warning,) = short_jobs(plan_study(study_from(short, "small.yaml"), tmp_path))
+    assert warning.startswith("21 jobs of ")
+    assert short_jobs(plan_study(study_from(long, "small.yaml"), tmp_path)) == []
 
 
 def test_job_arrays_are_refused() -> None:
