@@ -93,6 +93,10 @@ class Site(Workspace):
         assert job is not None
         return job
 
+    def records(self) -> list[dict[str, Any]]:
+        """What the jobs wrote beside their shards."""
+        return [json.loads(path.read_text()) for path in (self.results / "shards").glob("*.json")]
+
     def orphans(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.nqf("orphans", "results/tiny", "--json").stdout)
         return found

@@ -11,7 +11,7 @@ import yaml
 
 from tests.cluster.site import STORE, Site, short_study, slow_study
 from tests.cluster.slurm_cluster import Cluster
-from tests.workflow.runs import ROOT, Workspace, jobs, new, said
+from tests.workflow.runs import ROOT, STUDY, Workspace, jobs, new, said
 
 pytestmark = pytest.mark.cluster
 
@@ -48,12 +48,15 @@ def test_an_extended_study_trains_only_what_is_new(site: Site, local: Workspace)
     assert site.lasting() == here.lasting()
 
 
-def test_a_job_of_two_cores_computes_the_same(site: Site, local: Workspace) -> None:
+def test_a_job_of_two_cores_computes_the_same(cluster: Cluster, tmp_path: Path) -> None:
+    study = {"experiments": {"tracks": deepcopy(STUDY["experiments"]["tracks"])}, "engine": {"lane_width": 1}}
+    here, there = (new(tmp_path / name, **study) for name in ("local", "cluster"))
+    here.finish("--", STORE)
+    site = Site(there.folder, cluster)
     site.settle(**{"set-threads": {"train": 2}})
     site.store()
-    threads = {json.loads(path.read_text())["threads"] for path in (site.results / "shards").glob("*.json")}
-    assert 2 in threads
-    assert site.lasting() == local.lasting()
+    assert {record["threads"] for record in site.records()} == {2}
+    assert site.lasting() == here.lasting()
 
 
 def test_jobs_that_meet_their_memory_limit_get_more(site: Site, local: Workspace) -> None:
