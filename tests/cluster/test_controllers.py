@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
@@ -33,7 +34,9 @@ def test_a_requeued_job_starts_again(site: Site, local: Workspace) -> None:
 
 def test_a_second_controller_is_refused_and_ctrl_c_cancels_the_jobs(site: Site, local: Workspace) -> None:
     process = site.begin()
-    site.await_slow_job()
+    job = site.await_slow_job()
+    queue = json.loads(site.nqf("status", "results/tiny", "--json").stdout)["queue"]
+    assert {"job": job, "state": "running", "work": site.slow_shard}.items() <= next(one for one in queue if one["job"] == job).items()
     second = site.snakemake(timeout=120)
     assert second.returncode == 2, said(second)
     assert "another run of this study goes on" in said(second)
