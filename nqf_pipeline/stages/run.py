@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.attempts import attempt, closed, forget, hopeless, kept, withdraw
-from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
+from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker, usable_cores
 from nqf_pipeline.stages.locks import claim_run, only_one
 from nqf_pipeline.stages.placing import Place, Spent, train_cells
 from nqf_pipeline.stages.provenance import git_commit, package_version, versions
@@ -160,7 +160,7 @@ def _train(results: Path, shard: Shard, engine: EngineSettings, cores: int, prog
     done = kept(layout, shard)
     parts, known = ([], set()) if done is None else ([done], {str(cell) for cell in done["cell"].values})
     left = [cell for cell in shard.cells if cell.id not in known]
-    place = Place(device_of(shard.cells[0], engine), cores)
+    place = Place(device_of(shard.cells[0], engine), usable_cores(cores))
     spent = None
     with watched(3600 * engine.limit_hours, partial(_end, results, shard, parts)):
         if left:
