@@ -1,6 +1,6 @@
 """Rates of the static cost model (nqf_pipeline/study/cost.py), measured on one pinned core: `python -m benchmarks.cost`.
 
-Run it on a quiet machine and copy the rates; jobs are then cut to about the length that `engine.seconds_per_job` asks for.
+Run it on a quiet machine and copy the rates; jobs are then cut to about the length that `engine.minutes_per_job` asks for.
 """
 
 from __future__ import annotations

@@ -105,16 +105,27 @@ def facts(pairs: dict[str, Any]) -> None:
 
 
 @app.command()
-def plan(config: Config = Path("config/config.yaml"), results: Path = Path("results"), as_json: AsJson = False) -> None:
-    """What a study would run: cells, jobs, time, bytes, files. Runs and writes nothing."""
+def plan(
+    config: Config = Path("config/config.yaml"),
+    results: Path = Path("results"),
+    pilot: Annotated[bool, typer.Option(help="train a second of every bucket that is new, and cut jobs by what that took")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What a study would run: cells, jobs, time, bytes, files. Runs and writes nothing (with --pilot: a table of rates)."""
+    from nqf_pipeline.stages.pilot import comparison, time_buckets, untimed
     from nqf_pipeline.study.plan import plan_file
 
-    summary = plan_file(config, results).summary()
+    wish = plan_file(config, results)
+    if pilot:
+        with bar("buckets", len(untimed(wish))) as progress:
+            wish = time_buckets(wish, progress)
+    summary = wish.summary() | {"pilot": comparison(wish)}
     if as_json:
         show_json(summary)
         return
-    warnings = summary.pop("warnings")
-    facts(summary)
+    warnings, timed = summary.pop("warnings"), summary.pop("pilot")
+    facts(summary | {"train": ", ".join(f"{name} {count:,}" for name, count in summary["train"].items())})
+    show_rows(timed)
     show_warnings(warnings)
 
 
@@ -352,17 +363,24 @@ def fit(
         (messages if as_json else console).print(f"figure: {path}", markup=False, highlight=False, soft_wrap=True)
 
 
+def show_rows(rows: list[dict[str, Any]]) -> None:
+    """A table with a heading; nothing where there are no rows."""
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    console.print(table)
+
+
 def show_fit(rows: list[dict[str, str]], lines: list[str]) -> None:
     """One curve as facts, several as a table; then reasons, plateaus and drops."""
     if len(rows) == 1:
         facts(dict(rows[0]))
     else:
-        table = Table(box=None, pad_edge=False)
-        for name in rows[0]:
-            table.add_column(name, overflow="fold")
-        for row in rows:
-            table.add_row(*row.values())
-        console.print(table)
+        show_rows(rows)
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

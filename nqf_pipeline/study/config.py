@@ -187,7 +187,12 @@ class EngineSettings(Strict):
     """How the work is cut into jobs. Nothing here changes a cell's identity."""
 
     lane_width: int = Field(default=4, ge=1, description="cells that one core advances together; frozen with each shard")
-    seconds_per_job: Positive = Field(default=30.0, description="work that one job is cut to, by the static cost model")
+    minutes_per_job: Positive | Literal["auto"] = Field(
+        default="auto",
+        description="work that one job is cut to, by the pilot's rates (`nqf plan --pilot`) or the static cost model; frozen with each "
+        "shard. `auto`: half a minute, and more where that would make more than some 200 jobs",
+    )
+    seconds_per_job: Positive | None = Field(default=None, description="former name of `minutes_per_job`, in seconds; give one of the two")
     device: Literal["cpu", "gpu"] = Field(
         default="cpu", description="what trains float32 cells: `gpu` needs an accelerator where the jobs run (float64 stays on the CPU)"
     )
@@ -203,6 +208,25 @@ class EngineSettings(Strict):
     dask: Annotated[DaskSettings, BeforeValidator(_dask_word, json_schema_input_type=_DaskInput)] = Field(
         default=DaskSettings(), description="where the analysis runs: `auto`, `threads`, `processes` or `slurm`, or a mapping with settings"
     )
+
+    @model_validator(mode="after")
+    def _one_target(self) -> EngineSettings:
+        if self.seconds_per_job is not None and self.minutes_per_job != "auto":
+            raise ValueError("`seconds_per_job` is the former name of `minutes_per_job`: remove it")
+        return self
+
+    @property
+    def job_seconds(self) -> float | None:
+        """The target duration of a job; None where the plan chooses it."""
+        return self.seconds_per_job if self.minutes_per_job == "auto" else 60.0 * self.minutes_per_job
+
+    @property
+    def renamed(self) -> list[str]:
+        """Keys in use that have another name now, with the way out."""
+        if self.seconds_per_job is None:
+            return []
+        new = f"minutes_per_job: {self.seconds_per_job / 60:.3g}"
+        return [f"engine.seconds_per_job is now called minutes_per_job: write `{new}` (both work, no shard changes)"]
 
 
 class WindowRule(Strict):

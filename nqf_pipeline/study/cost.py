@@ -39,6 +39,10 @@ RECORD_STEPS = 4.0
 """A record (train and test losses, modes, divergence) in units of a step."""
 START = 4.0
 """Seconds until the first step of a job: interpreter, imports, data, compilation."""
+PREDICTION = 5e-3
+"""Seconds of a cell that is only predicted."""
+JOBS, SHORTEST_JOB, LONGEST_JOB = 200, 30.0, 3600.0
+"""How many jobs a long study is cut into (and at most one more for each bucket), and the bounds of their duration in seconds."""
 TIERS = 4
 """Tiers of theory stored beside a trajectory (an upper bound for the size)."""
 FILES_PER_SHARD, FILES_PER_BUCKET, FILES_PER_STUDY = 7, 84, 55 + 2 * len(TABLES)
@@ -97,18 +101,6 @@ def step_seconds(cell: Cell, sizes: Sizes) -> float:
     return overhead + double * 6.0 * work / RATES.get(architecture.name, OTHER_RATE)
 
 
-def lane_steps(cell: Cell) -> float:
-    """Steps of one lane, with its records counted in steps."""
-    return cell.steps + RECORD_STEPS * cell.records
-
-
-def shard_steps(shard: Shard) -> float:
-    """The same for all lanes of a shard; padded lanes cost like the others."""
-    together = Counter(cell.lane_key for cell in shard.cells)
-    steps = {cell.lane_key: lane_steps(cell) for cell in shard.cells}
-    return sum(ceil(number / shard.lane_width) * shard.lane_width * steps[key] for key, number in together.items())
-
-
 def cell_bytes(cell: Cell, sizes: Sizes) -> float:
     """Bytes of one cell in its shard, its predictions and the merged store, before compression."""
     trained = 7 + 3 * sizes.modes
@@ -118,25 +110,34 @@ def cell_bytes(cell: Cell, sizes: Sizes) -> float:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the cells of one bucket cost."""
+    """What the cells of one bucket cost, in seconds: estimated here, or measured by the pilot (`nqf_pipeline.stages.pilot`)."""
 
     step: float
-    """Seconds that one lane adds to one step."""
+    """What one lane adds to one step."""
+    record: float
+    """What one lane adds to one record."""
     start: float = START
-    """Seconds of a job until its first step."""
+    """A job until its first step."""
+    cell: float = 0.0
+    """What one cell adds whatever its steps are."""
 
     @classmethod
     def estimated(cls, cell: Cell, sizes: Sizes) -> Cost:
         """By the static model, from any cell of the bucket."""
-        return cls(step_seconds(cell, sizes))
+        if not cell.trained:
+            return cls(0.0, 0.0, cell=PREDICTION)
+        step = step_seconds(cell, sizes)
+        return cls(step, RECORD_STEPS * step)
 
     def of_cell(self, cell: Cell) -> float:
         """Seconds of one lane from first to last step."""
-        return self.step * lane_steps(cell)
+        return self.cell + self.step * cell.steps + self.record * cell.records
 
     def of_shard(self, shard: Shard) -> float:
-        """Seconds of one job."""
-        return self.start + self.step * shard_steps(shard)
+        """Seconds of one job; padded lanes cost like the others."""
+        together = Counter(cell.lane_key for cell in shard.cells)
+        seconds = {cell.lane_key: self.of_cell(cell) for cell in shard.cells}
+        return self.start + sum(ceil(number / shard.lane_width) * shard.lane_width * seconds[key] for key, number in together.items())
 
 
 def wall_seconds(durations: list[float], workers: int) -> float:
@@ -145,3 +146,13 @@ def wall_seconds(durations: list[float], workers: int) -> float:
     for duration in sorted(durations, reverse=True):
         heapreplace(ends, ends[0] + duration)
     return max(ends)
+
+
+def seconds_per_job(work: float, workers: int) -> float:
+    """Target duration of a job where the study names none: a few hundred jobs for long studies, jobs long enough to be worth their start
+    for short ones, and every worker busy where the work is less than one such job each.
+
+    `work` is the duration of all jobs together, without their starts, in seconds.
+    """
+    worthwhile = min(max(work / JOBS, SHORTEST_JOB), LONGEST_JOB)
+    return min(worthwhile, max(work / workers, START))

@@ -40,6 +40,11 @@ class Layout:
         return self.root / "shards" / f"{shard}.json"
 
     @property
+    def pilot(self) -> Path:
+        """Rates of the buckets that a pilot timed."""
+        return self.root / "pilot.json"
+
+    @property
     def compiled(self) -> Path:
         """Compiled programs, by kind of processor: jobs of one bucket compile once. May be deleted at any time."""
         return self.root / "compiled"

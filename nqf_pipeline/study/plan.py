@@ -7,7 +7,7 @@ is not run. So extending a study never moves, renames or reruns what is there.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
 from pathlib import Path
@@ -21,11 +21,13 @@ from nqf_pipeline.study.cost import (
     FILES_PER_STUDY,
     Cost,
     cell_bytes,
+    seconds_per_job,
     wall_seconds,
 )
 from nqf_pipeline.study.devices import device_of, lane_widths
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.manifest import Manifest, append, read_manifest
+from nqf_pipeline.study.pilot import Table, read_pilot
 from nqf_pipeline.study.reading import read_study
 from nqf_pipeline.study.shards import Shard, form_shards
 
@@ -46,17 +48,20 @@ class Plan:
 
     @property
     def warnings(self) -> list[str]:
-        return self.grid.warnings
+        return [*self.study.engine.renamed, *self.grid.warnings]
 
     @property
     def cells(self) -> list[Cell]:
         """The wanted cells, in the order of the config file."""
         return list(self.grid.cells.values())
 
+    timings: Table = field(default_factory=dict)
+    """The pilot's, by bucket."""
+
     @cached_property
     def costs(self) -> dict[str, Cost]:
         """By bucket."""
-        return costs_of(self.grid)
+        return costs_of(self.grid, self.timings)
 
     @cached_property
     def shards(self) -> tuple[Shard, ...]:
@@ -130,27 +135,29 @@ class Plan:
         }
 
 
-def plan(study: Study, manifest: Manifest, results: Path | str = "results") -> Plan:
-    """The plan of a study over what its manifest holds. Writes nothing."""
+def plan(study: Study, manifest: Manifest, results: Path | str = "results", timings: Table | None = None) -> Plan:
+    """The plan of a study over what its manifest holds, by the pilot's timings where there are any. Writes nothing."""
     from nqf_pipeline.study.grid import build_grid
 
-    return _plan(study, Layout.of(study.name, results), build_grid(study), manifest)
+    return _plan(study, Layout.of(study.name, results), build_grid(study), manifest, timings or {})
 
 
-def _plan(study: Study, layout: Layout, grid: Grid, manifest: Manifest) -> Plan:
+def _plan(study: Study, layout: Layout, grid: Grid, manifest: Manifest, timings: Table) -> Plan:
     new = [cell for cell in grid.cells.values() if cell.id not in manifest.shard_of]
-    costs = costs_of(grid)
+    costs = costs_of(grid, timings)
+    target = study.engine.job_seconds or seconds_per_job(sum(costs[cell.bucket].of_cell(cell) for cell in new), study.engine.workers)
     widths, shards = lane_widths(new, study.engine), []
     for width in sorted({*widths.values()}):
         alike = [cell for cell in new if widths[cell.bucket] == width]
-        shards += form_shards(alike, width, lambda cell: costs[cell.bucket].of_cell(cell), study.engine.seconds_per_job)
-    return Plan(study, layout, manifest, grid, tuple(shards))
+        shards += form_shards(alike, width, lambda cell: costs[cell.bucket].of_cell(cell), target)
+    return Plan(study, layout, manifest, grid, tuple(shards), timings)
 
 
-def costs_of(grid: Grid) -> dict[str, Cost]:
-    """What the cells of each bucket cost; a bucket's cells are alike."""
+def costs_of(grid: Grid, timings: Table) -> dict[str, Cost]:
+    """What the cells of each bucket cost (they are alike): as timed, else as estimated."""
+    first = {cell.bucket: cell for cell in reversed(grid.cells.values())}
     return {
-        bucket: Cost.estimated(cell, grid.sizes[bucket]) for bucket, cell in {cell.bucket: cell for cell in grid.cells.values()}.items()
+        bucket: timings[bucket].cost if bucket in timings else Cost.estimated(cell, grid.sizes[bucket]) for bucket, cell in first.items()
     }
 
 
@@ -161,12 +168,13 @@ def plan_file(config: Path | str, results: Path | str = "results") -> Plan:
 
 def plan_study(study: Study, results: Path | str = "results") -> Plan:
     """The plan of a study over its results folder. Writes nothing."""
-    return plan(study, read_manifest(Layout.of(study.name, results).manifest, study.name), results)
+    layout = Layout.of(study.name, results)
+    return plan(study, read_manifest(layout.manifest, study.name), results, read_pilot(layout.pilot))
 
 
 def freeze(wish: Plan) -> Plan:
     """Append the new shards to the manifest; when another process was faster, plan again over what it wrote."""
-    layout, study, grid = wish.layout, wish.study, wish.grid
+    layout, study, grid, timings = wish.layout, wish.study, wish.grid, wish.timings
     while wish.new_shards and not append(layout.manifest, study.name, wish.manifest, wish.new_shards):
-        wish = _plan(study, layout, grid, read_manifest(layout.manifest, study.name))
-    return Plan(study, layout, Manifest((*wish.manifest.shards, *wish.new_shards)), grid, ())
+        wish = _plan(study, layout, grid, read_manifest(layout.manifest, study.name), timings)
+    return Plan(study, layout, Manifest((*wish.manifest.shards, *wish.new_shards)), grid, (), timings)

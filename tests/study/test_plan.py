@@ -13,6 +13,7 @@ import pytest
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.study import manifest as manifest_module
 from nqf_pipeline.study.cells import Cell
+from nqf_pipeline.study.cost import START, seconds_per_job
 from nqf_pipeline.study.errors import ConfigError
 from nqf_pipeline.study.manifest import Manifest, read_manifest, read_one
 from nqf_pipeline.study.plan import freeze, plan, plan_study
@@ -279,3 +280,30 @@ def test_planning_is_free_of_jax(tmp_path):
     count, heavy = done.stdout.split(maxsplit=1)
     assert int(count) > 200
     assert heavy.strip() == "[]"
+
+
+def test_the_plan_chooses_how_long_a_job_is(small, tmp_path):
+    """Half a minute, more where that would make too many jobs, less where workers would be idle."""
+    assert seconds_per_job(3600.0, 2) == 30
+    assert seconds_per_job(200 * 90.0, 2) == 90
+    assert seconds_per_job(1e9, 2) == 3600
+    assert seconds_per_job(40.0, 2) == 20
+    assert seconds_per_job(0.0, 2) == START
+    long = plan_study(small(steps=10**9, seeds=400), tmp_path)
+    work = sum(long.seconds(shard) - START for shard in long.shards)
+    assert work / 200 > 30
+    assert 150 < len(long.shards) <= 202
+    given = plan_study(small(steps=10**9, seeds=400, engine={"minutes_per_job": 2 * work / 200 / 60}), tmp_path)
+    assert 75 < len(given.shards) <= 102
+
+
+def test_the_former_name_of_the_target_works_and_says_so(small, tmp_path):
+    former, present = ({"seconds_per_job": 0.06}, {"minutes_per_job": 0.001})
+    plans = [plan_study(small(engine=engine), tmp_path) for engine in (former, present)]
+    assert plans[0].new_shards == plans[1].new_shards
+    assert plans[0].warnings == [
+        "engine.seconds_per_job is now called minutes_per_job: write `minutes_per_job: 0.001` (both work, no shard changes)"
+    ]
+    assert plans[1].warnings == []
+    with pytest.raises(InputError, match="`seconds_per_job` is the former name of `minutes_per_job`: remove it"):
+        small(engine=former | present)

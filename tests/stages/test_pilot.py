@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nqf_pipeline.errors import InputError
+from nqf_pipeline.stages.pilot import untimed
+from nqf_pipeline.study.plan import freeze, plan_file
+
+ROOT = Path(__file__).parents[2]
+STUDY: dict[str, Any] = {
+    "name": "trial",
+    "experiments": {
+        "tracks": {
+            "architectures": [{"kind": "mlp", "inputs": 6, "outputs": 3, "width": 4}],
+            "tasks": [{"kind": "teacher", "strengths": [1, 0.5], "samples": 40, "test_samples": 40}],
+            "optimizers": [{"kind": "gd", "learning_rate": 0.01}],
+            "sigma": [0.1, 0.01],
+            "seeds": 40,
+            "steps": 50_000,
+            "records": 16,
+        }
+    },
+    "engine": {"minutes_per_job": 0.001},
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "trial.yaml"
+    path.write_text(yaml.safe_dump(STUDY))
+    return path
+
+
+def piloted(config: Path) -> dict[str, Any]:
+    command = [
+        sys.executable,
+        "-m",
+        "nqf_pipeline.cli",
+        "plan",
+        str(config),
+        "--results",
+        str(config.parent / "results"),
+        "--pilot",
+        "--json",
+    ]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_a_pilot_times_each_bucket_once_and_jobs_are_cut_by_it(config):
+    results = config.parent / "results"
+    before = plan_file(config, results)
+    assert [len(group) for group, _ in untimed(before)] == [4]
+    found = piloted(config)
+    (row,) = found["pilot"]
+    table = results / "trial" / "pilot.json"
+    (timing,) = json.loads(table.read_text()).values()
+    assert row["measured_us"] == pytest.approx(1e6 * timing["step"], abs=1e-3)
+    assert row["estimated_us"] == pytest.approx(1e6 * before.costs[row["bucket"]].step, abs=1e-3)
+    assert 0 < timing["step"] < 1e-3
+    after = plan_file(config, results)
+    assert untimed(after) == []
+    assert after.costs[row["bucket"]].step == timing["step"]
+    assert {cell.id for cell in after.cells} == {cell.id for cell in before.cells}
+    assert found["shards"] == len(after.shards)
+    one_cell = after.costs[row["bucket"]].of_cell(after.cells[0])
+    assert len(after.shards) == min(20, -(-80 * one_cell // 0.06)), "parts of 0.06 seconds, no smaller than a lane group"
+    frozen, timed = freeze(after), table.read_text()
+    assert piloted(config)["new"] == 0
+    assert table.read_text() == timed, "timed once"
+    table.write_text(json.dumps({row["bucket"]: timing | {"step": 100 * timing["step"]}}))
+    slower = plan_file(config, results)
+    assert {shard.id for shard in slower.shards} == {shard.id for shard in frozen.shards}, "frozen shards stay as they are"
+    assert slower.seconds(slower.shards[0]) > 10 * (frozen.seconds(frozen.shards[0]) - timing["start"])
+
+
+def test_a_damaged_table_says_the_way_out(config):
+    table = config.parent / "results" / "trial" / "pilot.json"
+    table.parent.mkdir(parents=True)
+    for text in ("{", "[1]", '{"mlp": {"step": -1}}', '{"mlp": {"step": NaN}}'):
+        table.write_text(text)
+        with pytest.raises(InputError, match=r"pilot.json: the pilot's table is damaged .*: delete it"):
+            plan_file(config, config.parent / "results")
