@@ -17,6 +17,13 @@ from nqf_pipeline.tasks.base import Population, Problem
 Array = Any
 
 
+class Rows(NamedTuple):
+    """A split as the network's gradient reads it, one sample a row: in the layout of `Architecture.lay_out`, made once per training."""
+
+    samples: Any
+    targets: Float[Array, "samples outputs"]
+
+
 class Split(NamedTuple):
     """One data split as the network reads it (encoded samples) and as its twin does (structure, moments)."""
 
@@ -24,6 +31,8 @@ class Split(NamedTuple):
     targets: Float[Array, "outputs samples"]
     structure: Structure | None
     moments: Moments
+    rows: Rows | None = None
+    """None outside a training program, and in batches that no other step sees."""
 
 
 class Data(NamedTuple):

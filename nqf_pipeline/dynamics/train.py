@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ import optax
 from jaxtyping import Float, Int
 
 from nqf_pipeline.dynamics import pytrees
-from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Split
+from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Rows, Split
 from nqf_pipeline.dynamics.losses import LOSSES, accuracy
 from nqf_pipeline.dynamics.schedules import Shape, share
 from nqf_pipeline.dynamics.twins import Twin
@@ -106,11 +107,12 @@ class Program:
     def compile(self, group: LaneGroup) -> Executable:
         """The executable for groups of this shape: (data, weights, twin's weights, hyper, keys, step grid) to a Record."""
         lanes = jax.vmap(self._simulate, in_axes=(None if self.shared_data else 0, 0, 0, 0, 0, None))
-        return jax.jit(lanes).lower(*group.arguments(self.precision)).compile()
+        return jax.jit(lanes).lower(*group.arguments(self.precision)).compile(_compiler_options())
 
     def _simulate(
         self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper, key: Array, steps: Int[Array, "records"]
     ) -> Record:
+        data = self._laid_out(data)
         rule, twin_rule = (_update_rule(self.update, numbers, self.schedule) for numbers in (hyper, self.twin.rates(hyper)))
         beside = weights if twin_weights is None else twin_weights
         tracks = (
@@ -132,6 +134,13 @@ class Program:
         _, rest = jax.lax.scan(to_next_record, start, (steps[:-1], steps[1:]))
         return jax.tree.map(lambda first, later: jnp.concatenate([first[None], later]), self._record(data, start, first_kernel), rest)
 
+    def _laid_out(self, data: Data) -> Data:
+        """Data whose splits the network reads fast; outside the loops, so that this happens once."""
+        if self.one_run:
+            return data
+        train, test = (s._replace(rows=Rows(self.architecture.lay_out(s.encoded), s.targets.T)) for s in (data.train, data.test))
+        return data._replace(train=train, test=test)
+
     def batch(self, data: Data, key: Array, step: Array) -> Split:
         """What network and twin see at a step: everything, samples drawn from the training split, or fresh ones."""
         split = data.train
@@ -149,7 +158,12 @@ class Program:
         return Split(self.architecture.encode(inputs), population.label(inputs), structure, split.moments)
 
     def _network_objective(self, weights: Array, batch: Split) -> Float[Array, ""]:
-        return self._loss(self.architecture.network(weights, batch.encoded), batch.targets)
+        rows = batch.rows or Rows(batch.encoded, batch.targets.T)
+        return LOSSES[self.loss](self.architecture.by_row(weights, rows.samples), rows.targets, axis=1)
+
+    def _outputs(self, weights: Array, split: Split) -> Float[Array, "outputs samples"]:
+        assert split.rows is not None  # whole splits are laid out wherever a network is trained
+        return self.architecture.by_row(weights, split.rows.samples).T
 
     def _twin_objective(self, weights: Array, batch: Split) -> Float[Array, ""]:
         order = self.twin.order(weights)
@@ -180,10 +194,10 @@ class Program:
         else:
             structure = data.train.structure
             assert structure is not None  # only a network that is its own twin does without samples
-            output, offset = self.architecture.network(network, data.train.encoded), structure.offset
+            output, offset = self._outputs(network, data.train), structure.offset
             gap = output - offset - structure.apply(twin_order)
             divergence = jnp.sqrt(_squared_error(gap) / _squared_error(data.train.targets - offset))
-            test_output = self.architecture.network(network, data.test.encoded)
+            test_output = self._outputs(network, data.test)
             test_loss = self._loss(test_output, data.test.targets)
             losses = (self._loss(output, data.train.targets), twin_loss, test_loss, twin_test_loss, divergence)
         vectors = reader.mode_vectors(network, data.modes)
@@ -201,6 +215,21 @@ class Program:
             return None, accuracy(self.labels, twin, test.targets)
         own = accuracy(self.labels, twin, test.targets)
         return own if network is None else accuracy(self.labels, network, test.targets), own
+
+
+@cache
+def _compiler_options() -> dict[str, str | bool]:
+    """What XLA is told besides its flags: on a CPU, to hand single matrix products to its library and nothing with them.
+
+    By default it hands over a product with all that comes before and after, which the library then works off one operation at a time:
+    the loss of a 20-64-8 network alone takes as long as its gradient, and that of 64 kernels twelve times as long.
+    """
+    options: dict[str, str | bool] = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
+    try:
+        jax.jit(lambda at: at).lower(jnp.zeros(())).compile(options)
+    except jax.errors.JaxRuntimeError:  # a version of XLA that knows no such option
+        return {}
+    return options
 
 
 def batch_index(key: Array, step: Array, batch_size: int, samples: int) -> Int[Array, "batch"]:

@@ -122,6 +122,14 @@ class Architecture(BaseModel):
     def network(self, weights: Float[Array, "unit_size width"], encoded: Array) -> Float[Array, "outputs samples"]:
         """The network itself, on encoded inputs (JAX)."""
 
+    def lay_out(self, encoded: Array) -> Any:
+        """Encoded samples as `by_row` runs fastest on them, made once for all steps of a training."""
+        return encoded
+
+    def by_row(self, weights: Float[Array, "unit_size width"], samples: Any) -> Float[Array, "samples outputs"]:
+        """The network with one sample a row, on encoded samples or on what `lay_out` made of them: what training differentiates."""
+        return self.network(weights, samples).T
+
     def apply(self, weights: Float[Array, "unit_size width"], inputs: Array) -> Float[Array, "outputs samples"]:
         """The network on plain inputs."""
         return self.network(weights, self.encode(inputs))

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from nqf_pipeline.forms.structure import LinearStructure, namespace
 from nqf_pipeline.models.activations import Activation, activate, is_smooth, slope
 from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.models.layout import Both, response
 
 Array = Any
 Size = tuple[int, int]
@@ -40,6 +41,17 @@ class CNN(Architecture):
         return self.kernel[0] * self.kernel[1]
 
     @property
+    def positions(self) -> int:
+        """Places of a kernel on the image."""
+        down, right = self._steps
+        return down * right
+
+    @property
+    def _steps(self) -> Size:
+        down, right = (n - k + 1 for n, k in zip(self.image, self.kernel, strict=True))
+        return down, right
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         return self.image
 
@@ -49,15 +61,21 @@ class CNN(Architecture):
 
     def encode(self, inputs: Float[Array, "rows columns samples"]) -> Float[Array, "kernel_size positions samples"]:
         """All patches, once per data set: the convolution is then one matrix product."""
-        down, right = (n - k + 1 for n, k in zip(self.image, self.kernel, strict=True))
+        down, right = self._steps
         shifted = [inputs[r : r + down, c : c + right] for r in range(self.kernel[0]) for c in range(self.kernel[1])]
-        return namespace(inputs).stack(shifted).reshape(self.kernel_size, down * right, -1)
+        return namespace(inputs).stack(shifted).reshape(self.kernel_size, self.positions, -1)
 
     def network(self, weights: Array, encoded: Array) -> Float[Array, "outputs samples"]:
+        return self.by_row(weights, encoded).T
+
+    def lay_out(self, encoded: Float[Array, "kernel_size positions samples"]) -> Both:
+        return Both.of(encoded.reshape(self.kernel_size, -1))
+
+    def by_row(self, weights: Array, samples: Array | Both) -> Float[Array, "samples outputs"]:
         kernels, readout = self.factors(weights)
-        response = kernels.T @ encoded.reshape(self.kernel_size, -1)
-        pooled = activate(self.activation, response).reshape(self.width, *encoded.shape[1:]).sum(1)
-        return readout @ pooled
+        patches = samples if isinstance(samples, Both) else samples.reshape(self.kernel_size, -1)
+        responses = activate(self.activation, response(patches, kernels))
+        return responses.reshape(self.positions, -1, self.width).sum(0) @ readout.T
 
     def factors(self, weights: Array) -> tuple[Array, Array]:
         return weights[: self.kernel_size], weights[self.kernel_size :]

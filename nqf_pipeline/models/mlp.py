@@ -11,6 +11,7 @@ from pydantic import Field
 from nqf_pipeline.forms.structure import LinearStructure
 from nqf_pipeline.models.activations import Activation, activate, is_smooth, slope
 from nqf_pipeline.models.base import Architecture
+from nqf_pipeline.models.layout import Both, response
 
 Array = Any
 
@@ -38,8 +39,14 @@ class MLP(Architecture):
         return is_smooth(self.activation)
 
     def network(self, weights: Array, encoded: Array) -> Float[Array, "outputs samples"]:
+        return self.by_row(weights, encoded).T
+
+    def lay_out(self, encoded: Array) -> Both:
+        return Both.of(encoded)
+
+    def by_row(self, weights: Array, samples: Array | Both) -> Float[Array, "samples outputs"]:
         first, second = self.factors(weights)
-        return second @ activate(self.activation, first.T @ encoded)
+        return activate(self.activation, response(samples, first)) @ second.T
 
     def factors(self, weights: Array) -> tuple[Array, Array]:
         return weights[: self.inputs], weights[self.inputs :]
