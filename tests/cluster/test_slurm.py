@@ -77,7 +77,7 @@ def test_job_arrays_are_refused(site: Site) -> None:
     done = site.snakemake(STORE, "--slurm-array-jobs=train", timeout=120)
     assert done.returncode == 2, said(done)
     assert "gets the state of the last one" in said(done)
-    assert "submitted" not in said(done)
+    assert "has been submitted" not in said(done)
 
 
 def test_only_training_asks_for_a_gpu_and_says_where_there_is_none(cluster: Cluster, tmp_path: Path) -> None:
