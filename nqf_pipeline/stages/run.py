@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
-from pydantic import ValidationError
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.attempts import attempt, closed, forget, hopeless, kept, withdraw
@@ -22,7 +21,7 @@ from nqf_pipeline.stages.locks import claim_run, only_one
 from nqf_pipeline.stages.placing import Place, Spent, train_cells
 from nqf_pipeline.stages.provenance import git_commit, package_version, versions
 from nqf_pipeline.stages.watch import watched
-from nqf_pipeline.store.atomic import to_json, write_bytes
+from nqf_pipeline.store.atomic import sealed, to_json, unsealed, write_bytes
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.shards import ShardError, Summary, read_record, read_shard, write_shard
 from nqf_pipeline.study.config import EngineSettings, Study
@@ -60,7 +59,7 @@ def begin(wish: Plan) -> Plan:
     if {shard.id for shard in fixed.shards} != {shard.id for shard in wish.shards}:
         raise InputError(f"{fixed.layout.manifest}: another run has added shards since this one was planned; start the same command again")
     stored = _stored(fixed.study, fixed.layout.root)  # in the order of the file: a cell asked for twice belongs to the first experiment
-    write_bytes(fixed.layout.study, (json.dumps(stored, allow_nan=False, indent=1, ensure_ascii=False) + "\n").encode())
+    write_bytes(fixed.layout.study, (json.dumps(sealed(stored), allow_nan=False, indent=1, ensure_ascii=False) + "\n").encode())
     return fixed
 
 
@@ -83,13 +82,13 @@ def recorded_study(results: Path) -> Study:
     """The config of the latest run in a results folder. Raises InputError where there is none."""
     path = Layout(Path(results)).study
     try:
-        document = Document(json.loads(path.read_text(encoding="utf-8")), str(path))
+        document = Document(unsealed(json.loads(path.read_text(encoding="utf-8"))), str(path))
         study = Study.model_validate(document.data).read_from(document)
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{results}: no study was run here ({path.name} is absent); start one with `snakemake`, or name another folder"
         ) from None
-    except (ValueError, ValidationError) as error:
+    except (ValueError, AttributeError) as error:
         raise InputError(
             f"{path}: cannot be read by this version ({str(error).splitlines()[0]}); "
             "run the workflow again with the study's config file, which rewrites it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from contextlib import suppress
@@ -13,6 +14,10 @@ from nqf_pipeline.errors import InputError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
+
+_FAILING = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EREMOTEIO}
+SEAL = "seal"
+"""Key of a document's own checksum."""
 
 
 class DiskFullError(InputError):
@@ -30,6 +35,11 @@ def unwritable(path: Path, error: OSError) -> InputError | None:
         return InputError(
             f"{error.filename or path}: cannot be written ({error.strerror}), so nothing was saved there; finished work is untouched. "
             "Check permissions and what stands at this path, then start the same command again."
+        )
+    if error.errno in _FAILING:
+        return InputError(
+            f"{error.filename or path}: the disk or network file system failed ({error.strerror}), so nothing was saved there; finished "
+            "work is untouched. Check the device (`dmesg`, mounts), then start the same command again."
         )
     return None
 
@@ -67,6 +77,23 @@ def write_bytes(path: Path, data: bytes) -> None:
 def to_json(values: Any) -> str:
     """Strict JSON (no NaN, no NumPy numbers), keys in order: the same values give the same bytes."""
     return json.dumps(values, allow_nan=False, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+
+def sealed(values: dict[str, Any]) -> dict[str, Any]:
+    """A document with its own checksum: a flipped bit can make another valid document, such as another number."""
+    return {**values, SEAL: _checksum(values)}
+
+
+def unsealed(values: dict[str, Any]) -> dict[str, Any]:
+    """The document without its checksum. Raises ValueError where it was changed since; documents of older versions have none."""
+    found = {key: value for key, value in values.items() if key != SEAL}
+    if SEAL in values and values[SEAL] != _checksum(found):
+        raise ValueError("its contents are not those that were written: its checksum differs")
+    return found
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    return hashlib.sha256(to_json(values).encode()).hexdigest()
 
 
 def write_json(path: Path, values: Any) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.store.tables import TABLES, TableError, nearest, table_path
+from nqf_pipeline.store.tables import TABLES, nearest, read_arrow, table_path
 
 _CONDITION_HELP = "A condition is SQL over columns, for example: architecture = 'mlp' and sigma < 0.01"
 
@@ -54,16 +53,7 @@ def _quote(name: str) -> str:
 def _load(results: Path, table: str, where: str) -> dict[str, pa.Table]:
     """The table itself, and any other that the condition speaks of."""
     names = {table} | {name for name in TABLES if re.search(rf"\b{name}\b", where) and table_path(results, name).is_file()}
-    return {name: _read(table_path(results, name)) for name in sorted(names)}
-
-
-def _read(path: Path) -> pa.Table:
-    if not path.is_file():
-        raise TableError(f"{path}: absent. The tables are written by the analysis: start the workflow of {path.parent} again.")
-    try:
-        return pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise TableError(f"{path}: damaged ({str(error).splitlines()[0]}). Delete it and start the workflow again.") from error
+    return {name: read_arrow(results, name) for name in sorted(names)}
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, known: Sequence[str]) -> pd.DataFrame:

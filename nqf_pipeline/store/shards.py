@@ -16,10 +16,10 @@ from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.store.atomic import write_bytes, write_json
+from nqf_pipeline.store.atomic import sealed, unsealed, write_bytes, write_json
 from nqf_pipeline.store.encoding import pack, unpack
 from nqf_pipeline.store.schema import SCHEMA_VERSION, Status, normalise, validate
 
@@ -85,7 +85,7 @@ def write_shard(path: Path, dataset: xr.Dataset, summary: Summary, kind: Literal
     )
     summary_path(path).unlink(missing_ok=True)  # an old summary must not vouch for the new bytes
     write_bytes(path, data)
-    write_json(summary_path(path), record.model_dump(mode="json"))
+    write_json(summary_path(path), sealed(record.model_dump(mode="json")))
     return record
 
 
@@ -98,10 +98,12 @@ def read_record(path: Path) -> ShardRecord:
         values = json.loads(file.read_text(encoding="utf-8"))
         if values.get("schema_version") != SCHEMA_VERSION:
             raise ShardError(shard, f"it has schema version {values.get('schema_version')}, this program writes version {SCHEMA_VERSION}")
-        return ShardRecord.model_validate(values)
+        return ShardRecord.model_validate(unsealed(values))
     except FileNotFoundError:
         raise ShardError(shard, f"its summary {file.name} is absent, so the shard was never finished") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, AttributeError, ValidationError) as error:
+    except ShardError:
+        raise
+    except (ValueError, AttributeError) as error:
         raise ShardError(shard, f"its summary {file.name} is damaged ({_first_line(error)})") from None
 
 

@@ -6,8 +6,10 @@ coordinate of the cells (learning rate, width, exponents of the task, ...) follo
 
 from __future__ import annotations
 
+import hashlib
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.store.atomic import write_bytes
+from nqf_pipeline.store.atomic import write_bytes, write_json
 
 Dtype = Literal["string", "float64", "int64"]
 
@@ -285,6 +287,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
 }
 
 
+CHECKSUMS = "tables.json"
+
+
 class TableError(InputError):
     """A table is absent, damaged, or not one of this study's."""
 
@@ -342,9 +347,40 @@ def write_table(results: Path, name: str, frame: pd.DataFrame) -> pd.DataFrame:
     frame = arrange(name, frame)
     stream = io.BytesIO()
     pq.write_table(pa.Table.from_pandas(frame, schema=_arrow_schema(frame), preserve_index=False), stream, compression="zstd")
-    write_bytes(table_path(results, name), stream.getvalue())
+    data, path = stream.getvalue(), table_path(results, name)
+    checksums = {**_checksums(Path(results)), path.name: hashlib.sha256(data).hexdigest()}
+    write_bytes(path, data)
+    write_json(Path(results) / CHECKSUMS, dict(sorted(checksums.items())))
     write_bytes(Path(results) / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n").encode())
     return frame
+
+
+def _checksums(results: Path) -> dict[str, str]:
+    """SHA-256 of the tables: Parquet keeps none of its footer, where a flipped bit renames a column. Empty where it cannot be read."""
+    try:
+        found = json.loads((results / CHECKSUMS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_arrow(results: Path, name: str) -> pa.Table:
+    """One table of a study. Raises TableError when it is absent or damaged."""
+    return _read(results, name, pq.read_table)
+
+
+def _read(results: Path, name: str, reader: Callable[[io.BytesIO], Any]) -> Any:
+    path = table_path(results, name)
+    try:
+        data = path.read_bytes()
+        checksum = _checksums(Path(results)).get(path.name)
+        if checksum is not None and hashlib.sha256(data).hexdigest() != checksum:
+            raise ValueError(f"its checksum is not the one in {CHECKSUMS}")
+        return reader(io.BytesIO(data))
+    except (FileNotFoundError, NotADirectoryError):
+        raise TableError(f"{path}: absent. The tables are written by the analysis: start the workflow of {results} again.") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise TableError(f"{path}: damaged ({str(error).splitlines()[0]}). Delete it and start the workflow again.") from error
 
 
 def _arrow_schema(frame: pd.DataFrame) -> pa.Schema:
@@ -353,14 +389,9 @@ def _arrow_schema(frame: pd.DataFrame) -> pa.Schema:
 
 
 def read_table(results: Path, name: str) -> pd.DataFrame:
-    """One table of a study."""
-    path = table_path(results, name)
-    if not path.is_file():
-        raise TableError(f"{path}: absent. The tables are written by the analysis: start the workflow of {results} again.")
-    try:
-        return pd.read_parquet(path)
-    except (pa.ArrowInvalid, OSError, ValueError) as error:
-        raise TableError(f"{path}: damaged ({str(error).splitlines()[0]}). Delete it and start the workflow again.") from error
+    """One table of a study as a data frame."""
+    frame: pd.DataFrame = _read(results, name, pd.read_parquet)
+    return frame
 
 
 def _markdown_row(column: Column) -> str:

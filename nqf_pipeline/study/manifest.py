@@ -82,13 +82,22 @@ def append(path: Path, study: str, known: Manifest, shards: Iterable[Shard]) -> 
         try:
             stream.truncate(len(whole))
             stream.seek(len(whole))
-            stream.write(lines)
-            stream.flush()
+            _write(stream, lines)
             os.fsync(stream.fileno())
         except OSError as error:
             stream.truncate(len(whole))
-            raise ConfigError(f"{path}: cannot write the manifest ({error.strerror}); nothing was added, no work is lost") from error
+            raise ConfigError(
+                f"{path}: cannot write the manifest ({error.strerror}); nothing was added, no work is lost: "
+                "free space or check the disk, then start the same command again"
+            ) from error
     return True
+
+
+def _write(stream: BinaryIO, data: bytes) -> None:
+    """All of it: an unbuffered write may take a part and say nothing, which on a nearly full disk it does."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
 
 
 def _whole_lines(data: bytes) -> Iterator[bytes]:
