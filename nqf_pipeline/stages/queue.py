@@ -47,7 +47,7 @@ def adopt_names(workflow: Any, study: str) -> bool:
     if getattr(workflow.executor_settings, "array_jobs", None):
         raise InputError(
             "--slurm-array-jobs: every task of an array gets the state of the last one, so a failed job could pass for a finished one; "
-            "leave it out, and make jobs long enough to be submitted one by one (`engine` in the study's config)"
+            "leave it out, and make jobs long enough to be submitted one by one (`engine: {minutes_per_job: ...}` in the config)"
         )
     executor = workflow.scheduler.get_executor(_Remote)
     queued = hasattr(executor, "run_uuid")
@@ -58,12 +58,12 @@ def adopt_names(workflow: Any, study: str) -> bool:
 
 def short_jobs(plan: Plan) -> list[str]:
     """What to know before a study is submitted: jobs that are over before their end is noticed."""
-    seconds = [plan.seconds(shard) for shard in plan.shards if not plan.done(shard)]
+    seconds = [plan.seconds(shard) for shard in plan.training if not plan.done(shard)]
     if len(seconds) <= MANY or mean(seconds) >= SHORT:
         return []
     warning = (
         f"{len(seconds)} jobs of {mean(seconds):.0f} s on average: in a queue each costs ten seconds of start, and up to minutes until its "
-        "end is noticed. For longer ones stop now, set their length of a job (`engine` in the config) and give the study another `name`: "
+        "end is noticed. For longer ones stop now, set `engine: {minutes_per_job: ...}` and give the study another `name`: "
         "what has been planned stays as it is cut"
     )
     return [warning]
