@@ -19,6 +19,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pandas.api.types import infer_dtype
+from pyarrow import csv
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.store.atomic import write_bytes, write_json
@@ -325,34 +327,63 @@ def arrange(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     typed |= {column: _typed(frame[column], _dtype(frame[column])) for column in extra}
     keys = [column.name for column in declared if column.key] + extra
     result = pd.DataFrame(typed)
-    return result.sort_values(keys, kind="stable", na_position="first", ignore_index=True) if len(result) else result
+    return result.take(_order([result[key] for key in keys])).reset_index(drop=True) if len(result) else result
+
+
+def _order(keys: Sequence[pd.Series[Any]]) -> Any:
+    """Places of the rows in the order of their keys, equal ones as they stand, absent values first. Keys that never change have no say."""
+    ranks = [_ranks(key) for key in keys]
+    said = [rank for rank in ranks if (rank != rank[0]).any()]
+    return np.lexsort(said[::-1]) if said else np.arange(len(ranks[0]))
+
+
+def _ranks(key: pd.Series[Any]) -> Any:
+    if key.dtype.kind in "iu":
+        return key.to_numpy()
+    return pd.factorize(key, sort=True)[0]  # -1: absent
 
 
 def _typed(values: pd.Series[Any], dtype: Dtype) -> pd.Series[Any]:
     if dtype == "string":
-        return values.astype(object).where(values.notna(), None).astype("str")
+        return values if values.dtype == "str" else values.astype(object).where(values.notna(), None).astype("str")
     return values.astype(dtype)
 
 
 def _dtype(values: pd.Series[Any]) -> Dtype:
-    present = [value for value in values if not (isinstance(value, float) and np.isnan(value)) and value is not None]
-    if any(isinstance(value, str) for value in present):
-        return "string"
-    whole = len(present) == len(values) and all(isinstance(value, (bool, int, np.integer, np.bool_)) for value in present)
-    return "int64" if whole and present else "float64"
+    if values.dtype.kind in "fiub":
+        return "float64" if values.dtype.kind == "f" else "int64"
+    kind = infer_dtype(values, skipna=True)
+    if kind == "empty":
+        return "float64"
+    if kind in ("integer", "boolean"):
+        return "float64" if values.isna().any() else "int64"
+    text = kind == "string" or any(isinstance(value, str) for value in values.dropna().unique())
+    return "string" if text else "float64"
 
 
 def write_table(results: Path, name: str, frame: pd.DataFrame) -> pd.DataFrame:
     """Write `<name>.parquet` and `<name>.csv` atomically; returns the rows as written."""
     frame = arrange(name, frame)
+    table = pa.Table.from_pandas(frame, schema=_arrow_schema(frame), preserve_index=False)
     stream = io.BytesIO()
-    pq.write_table(pa.Table.from_pandas(frame, schema=_arrow_schema(frame), preserve_index=False), stream, compression="zstd")
+    pq.write_table(table, stream, compression="zstd")
     data, path = stream.getvalue(), table_path(results, name)
     checksums = {**_checksums(Path(results)), path.name: hashlib.sha256(data).hexdigest()}
     write_bytes(path, data)
     write_json(Path(results) / CHECKSUMS, dict(sorted(checksums.items())))
-    write_bytes(Path(results) / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n").encode())
+    write_bytes(Path(results) / f"{name}.csv", _csv(table))
     return frame
+
+
+def _csv(table: pa.Table) -> bytes:
+    """Texts are quoted only in tables where one needs it."""
+    stream = io.BytesIO()
+    try:
+        csv.write_csv(table, stream, csv.WriteOptions(quoting_style="none", include_header=False))
+    except pa.ArrowInvalid:
+        stream = io.BytesIO()
+        csv.write_csv(table, stream, csv.WriteOptions(quoting_style="needed", include_header=False))
+    return ",".join(table.column_names).encode() + b"\n" + stream.getvalue()
 
 
 def _checksums(results: Path) -> dict[str, str]:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import least_squares
+from scipy.optimize import leastsq
 
 from nqf_pipeline.analysis.curves.bins import Binned
 from nqf_pipeline.analysis.curves.steps import Drop
 from nqf_pipeline.analysis.powerlaw import fit
 
 DECISIVE = 10.0
+STEP = float(np.sqrt(np.finfo(float).eps))
+"""Of differences that stand for derivatives, relative to parameters above 1."""
 Bins = Float[np.ndarray, "bins"]
 Parameters = Float[np.ndarray, "parameters"]
 Law = Callable[[Bins, Parameters], Bins]
@@ -106,19 +109,34 @@ def _modes(curve: Binned, drops: Sequence[Drop], rate: float) -> Parameters:
 def _best(curve: Binned, name: str, law: Law, starts: Sequence[Parameters]) -> Model:
     """The best fit from several starts; the amplitude is projected out."""
     x, weight = curve.x - curve.x[0], curve.error**-2.0
+    share = weight / weight.sum()
 
     def residuals(parameters: Parameters) -> Bins:
         gap = curve.y - law(x, parameters)
-        return (gap - np.average(gap, weights=weight)) / curve.error
+        return (gap - share @ gap) / curve.error
+
+    def slopes(parameters: Parameters) -> Float[np.ndarray, "parameters bins"]:
+        here, steps = law(x, parameters), STEP * np.maximum(1.0, np.abs(parameters)) * np.where(parameters < 0, -1.0, 1.0)
+        change = np.array([(law(x, parameters + step) - here) / step[i] for i, step in enumerate(np.diag(steps))])
+        return (change @ share)[:, None] / curve.error - change / curve.error
 
     with np.errstate(over="ignore", under="ignore"):
-        fits = [least_squares(residuals, start, method="lm", max_nfev=20 * (len(start) + 1)) for start in starts if len(start) < len(x)]
+        fits = [_descended(residuals, slopes, start) for start in starts if len(start) < len(x)]
     if not fits:
         return Model(name, {}, float("nan"), float("inf"))
-    fit = min(fits, key=lambda found: found.cost)
-    misfit = float(np.sqrt(np.mean((fit.fun * curve.error) ** 2)))
-    bic = 2 * fit.cost + (len(fit.x) + 1) * np.log(len(x))
-    return Model(name, {str(i): float(value) for i, value in enumerate(fit.x)}, misfit, float(bic))
+    cost, parameters, gap = min(fits, key=lambda found: found[0])
+    misfit = float(np.sqrt(np.mean((gap * curve.error) ** 2)))
+    bic = cost + (len(parameters) + 1) * np.log(len(x))
+    return Model(name, {str(i): float(value) for i, value in enumerate(parameters)}, misfit, float(bic))
+
+
+def _descended(residuals: Callable[[Parameters], Bins], slopes: Any, start: Parameters) -> tuple[float, Parameters, Bins]:
+    """(sum of squares, parameters, residuals) where Levenberg-Marquardt ends; infinite cost where it starts outside the numbers."""
+    if not np.isfinite(residuals(start)).all():
+        return float("inf"), start, np.full(1, np.nan)
+    ends = {"ftol": 1e-8, "xtol": 1e-8, "gtol": 1e-8, "maxfev": 20 * (len(start) + 1)}
+    found, _, info, *_ = leastsq(residuals, start, Dfun=slopes, col_deriv=True, full_output=True, diag=np.ones(len(start)), **ends)
+    return float(info["fvec"] @ info["fvec"]), found, info["fvec"]
 
 
 def _named(model: Model, start: float) -> dict[str, float]:
