@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -111,20 +112,24 @@ def plan(
     pilot: Annotated[bool, typer.Option(help="train a second of every bucket that is new, and cut jobs by what that took")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What a study would run: cells, jobs, time, bytes, files. Runs and writes nothing (with --pilot: a table of rates)."""
+    """What a study would run and why: cells, jobs, time, bytes, files. Runs and writes nothing (with --pilot: a table of rates)."""
     from nqf_pipeline.stages.pilot import comparison, time_buckets, untimed
+    from nqf_pipeline.stages.reasons import reasons
     from nqf_pipeline.study.plan import plan_file
 
     wish = plan_file(config, results)
     if pilot:
         with bar("buckets", len(untimed(wish))) as progress:
             wish = time_buckets(wish, progress)
-    summary = wish.summary() | {"pilot": comparison(wish)}
+    summary = wish.summary() | {"reasons": [asdict(reason) for reason in reasons(wish)], "pilot": comparison(wish)}
     if as_json:
         show_json(summary)
         return
-    warnings, timed = summary.pop("warnings"), summary.pop("pilot")
+    warnings, why, timed = (summary.pop(name) for name in ("warnings", "reasons", "pilot"))
     facts(summary | {"train": ", ".join(f"{name} {count:,}" for name, count in summary["train"].items())})
+    show_rows(why)
+    if not why:
+        console.print("nothing to run: all is done")
     show_rows(timed)
     show_warnings(warnings)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from nqf_pipeline.study.document import Document, read_document
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.manifest import read_one
 from nqf_pipeline.study.plan import Plan, freeze, plan_study
-from nqf_pipeline.study.reading import study_from
+from nqf_pipeline.study.reading import as_stored, study_from
 from nqf_pipeline.study.shards import Shard
 
 if TYPE_CHECKING:
@@ -58,24 +57,9 @@ def begin(wish: Plan) -> Plan:
     fixed = freeze(wish)
     if {shard.id for shard in fixed.shards} != {shard.id for shard in wish.shards}:
         raise InputError(f"{fixed.layout.manifest}: another run has added shards since this one was planned; start the same command again")
-    stored = _stored(fixed.study, fixed.layout.root)  # in the order of the file: a cell asked for twice belongs to the first experiment
+    stored = as_stored(fixed.study, fixed.layout.root)  # in the order of the file: a cell asked for twice belongs to the first experiment
     write_bytes(fixed.layout.study, (json.dumps(sealed(stored), allow_nan=False, indent=1, ensure_ascii=False) + "\n").encode())
     return fixed
-
-
-def _stored(study: Study, folder: Path) -> dict[str, Any]:
-    """The config as the jobs read it: paths of data and module files count from the file that they stand in, now in `folder`."""
-    data = study.as_given()
-    for experiment in data["experiments"].values():
-        for part in (*experiment["tasks"], *experiment["architectures"]):
-            if part.get("path"):
-                paths = [part["path"]] if isinstance(part["path"], str) else part["path"]
-                part["path"] = [_from(folder, study.document.folder, Path(path).expanduser()) for path in paths]
-    return data
-
-
-def _from(folder: Path, old: Path, path: Path) -> str:
-    return str(path) if path.is_absolute() else os.path.relpath(old / path, folder)
 
 
 def recorded_study(results: Path) -> Study:

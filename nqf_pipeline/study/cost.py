@@ -43,8 +43,12 @@ PREDICTION = 5e-3
 """Seconds of a cell that is only predicted."""
 JOBS, SHORTEST_JOB, LONGEST_JOB = 200, 30.0, 3600.0
 """How many jobs a long study is cut into (and at most one more for each bucket), and the bounds of their duration in seconds."""
-TIERS = 4
-"""Tiers of theory stored beside a trajectory (an upper bound for the size)."""
+TRAINED, PREDICTED, STORED = 1.6, 1.1, 2.1
+"""Numbers of 8 bytes that stay after compression, for each record of a loss or a mode: of network and twin, of all tiers; and how often
+they are stored (in shards, and merged). Measured in the default and the smoke study, where single buckets lie within a factor of two."""
+TABLE_BYTES, SHARD_BYTES, BUCKET_BYTES, STUDY_BYTES = 2_500, 35_000, 80_000, 6_500_000
+"""Rows of a cell in the tables for each mode and one more, in both formats; what a shard and a bucket take however few cells they hold;
+figures and page."""
 FILES_PER_SHARD, FILES_PER_BUCKET, FILES_PER_STUDY = 7, 84, 55 + 2 * len(TABLES)
 """Shard, predictions, summaries, log, benchmark, lock; two for each array of the store; tables, figures, page."""
 
@@ -102,10 +106,9 @@ def step_seconds(cell: Cell, sizes: Sizes) -> float:
 
 
 def cell_bytes(cell: Cell, sizes: Sizes) -> float:
-    """Bytes of one cell in its shard, its predictions and the merged store, before compression."""
-    trained = 7 + 3 * sizes.modes
-    predicted = TIERS * (1 + sizes.modes) + 2
-    return 8.0 * cell.records * 2 * (trained + predicted)
+    """Bytes of one cell on disk: in its shard, its predictions, the merged store and the tables."""
+    numbers = PREDICTED + (TRAINED if cell.trained else 0.0)
+    return (1 + sizes.modes) * (STORED * numbers * 8.0 * cell.records + TABLE_BYTES)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,10 @@ class Layout:
         """Trained cells of a job that was stopped, for its next attempt."""
         return self.root / "stopped" / f"{shard}.zarr.zip"
 
+    def train_benchmark(self, shard: str) -> Path:
+        """Time and memory of a shard's job, written by the workflow when it has ended well."""
+        return self.root / "benchmarks" / "train" / f"{shard}.tsv"
+
     def theory(self, shard: str) -> Path:
         """Predictions for the cells of one shard, made without training."""
         return self.root / "theory" / f"{shard}.zarr.zip"

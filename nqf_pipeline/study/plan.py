@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.config import Study
 from nqf_pipeline.study.cost import (
+    BUCKET_BYTES,
     FILES_PER_BUCKET,
     FILES_PER_SHARD,
     FILES_PER_STUDY,
+    SHARD_BYTES,
+    STUDY_BYTES,
     Cost,
     cell_bytes,
     seconds_per_job,
@@ -114,6 +117,11 @@ class Plan:
         """Time limit of a shard's job on a scheduler: ten minutes to start, and four times the estimate for slower or busy machines."""
         return 10 + ceil(4 * self.seconds(self.shard_by_id[shard]) / 60)
 
+    def _bytes(self, buckets: int) -> float:
+        """On disk, when all is done."""
+        cells = sum(cell_bytes(cell, self.grid.sizes[cell.bucket]) for cell in self.cells)
+        return cells + SHARD_BYTES * len(self.shards) + BUCKET_BYTES * buckets + STUDY_BYTES
+
     def summary(self) -> dict[str, Any]:
         """What `nqf plan --json` prints. `seconds` is the estimated wall time of the shards to run, on `engine.workers` cores."""
         to_run = [shard for shard in self.shards if not self.done(shard)]
@@ -125,7 +133,7 @@ class Plan:
             "buckets": len(buckets),
             "shards": len(self.shards),
             "seconds": round(wall_seconds([self.seconds(shard) for shard in to_run], self.study.engine.workers), 1),
-            "bytes": round(sum(cell_bytes(cell, self.grid.sizes[cell.bucket]) for cell in self.cells)),
+            "bytes": round(self._bytes(len(buckets))),
             "files": FILES_PER_STUDY + FILES_PER_SHARD * len(self.shards) + FILES_PER_BUCKET * len(buckets),
             "to_run": len(to_run),
             "already_done": len(self.shards) - len(to_run),

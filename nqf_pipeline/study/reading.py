@@ -1,7 +1,8 @@
-"""From a config file to a validated study."""
+"""From a config file to a validated study, and back to what is stored beside its results."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +31,18 @@ def validate(document: Document) -> Study:
         return Study.model_validate(document.data, context=context).read_from(document)
     except ValidationError as error:
         raise config_error(document, error, context.get("allowed_keys", {})) from error
+
+
+def as_stored(study: Study, folder: Path) -> dict[str, Any]:
+    """The config as the jobs read it: paths of data and module files count from the file that they stand in, now in `folder`."""
+    data = study.as_given()
+    for experiment in data["experiments"].values():
+        for part in (*experiment["tasks"], *experiment["architectures"]):
+            if part.get("path"):
+                paths = [part["path"]] if isinstance(part["path"], str) else part["path"]
+                part["path"] = [_from(folder, study.document.folder, Path(path).expanduser()) for path in paths]
+    return data
+
+
+def _from(folder: Path, old: Path, path: Path) -> str:
+    return str(path) if path.is_absolute() else os.path.relpath(old / path, folder)

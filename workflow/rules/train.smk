@@ -5,7 +5,7 @@ rule train:
     log:
         STUDY / "logs" / "train" / "{shard}.log",
     benchmark:
-        STUDY / "benchmarks" / "train" / "{shard}.tsv"
+        PATHS.train_benchmark("{shard}")
     wildcard_constraints:
         shard="[0-9a-f]{16}",
     priority: 10
