@@ -91,5 +91,3 @@ def test_only_training_asks_for_a_gpu_and_says_where_there_is_none(cluster: Clus
     assert asked == {"rule_train": True, "rule_theory": False}
     log = next((site.results / "logs" / "train").glob("*.log")).read_text()
     assert "JAX finds no GPU" in log
-    site.change(lambda config: config["engine"].update(device="cpu"))
-    site.store()

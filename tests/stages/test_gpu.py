@@ -71,13 +71,16 @@ def no_accelerator():
         pytest.skip(f"JAX finds one here: {jax.default_backend()}")
 
 
-def test_a_shard_for_an_accelerator_says_where_there_is_none(no_accelerator, tmp_path):
+def test_a_shard_for_an_accelerator_says_where_there_is_none_and_goes_on_without(no_accelerator, narrow, tmp_path):
     wish = begin(plan_study(study(device="gpu"), tmp_path))
     (shard,) = wish.shards
     assert shard.lane_width == 64
     with pytest.raises(WorkError, match="JAX finds no GPU here"):
         train_shard(wish.layout.root, shard.id)
     assert not wish.layout.shard(shard.id).exists()
+    dataset, record = curves(tmp_path)
+    assert (record.lane_width, record.device[:3]) == (64, "cpu")
+    same(dataset, narrow[0])
 
 
 def test_float64_of_a_study_for_an_accelerator_trains_on_the_cpu(no_accelerator, tmp_path):
