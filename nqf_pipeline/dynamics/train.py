@@ -107,7 +107,8 @@ class Program:
     def compile(self, group: LaneGroup) -> Executable:
         """The executable for groups of this shape: (data, weights, twin's weights, hyper, keys, step grid) to a Record."""
         lanes = jax.vmap(self._simulate, in_axes=(None if self.shared_data else 0, 0, 0, 0, 0, None))
-        return jax.jit(lanes).lower(*group.arguments(self.precision)).compile(_compiler_options())
+        small_products = self.architecture.small_products or not self.reads_samples
+        return jax.jit(lanes).lower(*group.arguments(self.precision)).compile(_compiler_options(small_products))
 
     def _simulate(
         self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper, key: Array, steps: Int[Array, "records"]
@@ -218,13 +219,15 @@ class Program:
 
 
 @cache
-def _compiler_options() -> dict[str, str | bool]:
-    """What XLA is told besides its flags: on a CPU, to hand single matrix products to its library and nothing with them.
+def _compiler_options(small_products: bool) -> dict[str, str | bool]:
+    """What XLA is told besides its flags: on a CPU, to hand single matrix products to its library, or none, and nothing with them.
 
     By default it hands over a product with all that comes before and after, which the library then works off one operation at a time:
     the loss of a 20-64-8 network alone takes as long as its gradient, and that of 64 kernels twelve times as long.
     """
-    options: dict[str, str | bool] = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
+    options: dict[str, str | bool] = {
+        "xla_cpu_experimental_ynn_fusion_type": "" if small_products else "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
+    }
     try:
         jax.jit(lambda at: at).lower(jnp.zeros(())).compile(options)
     except jax.errors.JaxRuntimeError:  # a version of XLA that knows no such option

@@ -51,6 +51,9 @@ class Architecture(BaseModel):
     streams: ClassVar[bool] = True
     """`structure` can be written down inside a compiled program, so that every training step may draw new samples."""
 
+    small_products: ClassVar[bool] = False
+    """Samples are multiplied one by one with small matrices (attention), which XLA does faster than the library it hands large ones to."""
+
     width: int = Field(default=64, ge=1, description="number of units (hidden neurons, heads, kernels, experts)")
 
     @property

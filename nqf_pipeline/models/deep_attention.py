@@ -10,6 +10,7 @@ from pydantic import Field
 
 from nqf_pipeline.forms.structure import LinearStructure, namespace
 from nqf_pipeline.models.attention import self_attended
+from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.models.multi_head import MultiHead
 from nqf_pipeline.models.stack import Stack
 
@@ -19,6 +20,8 @@ jax = lazy_loader.load("jax")
 
 class EveryToken(MultiHead):
     """Multi-head attention with an output for every token, tokens beside samples: (outputs, tokens * samples). A block of a stack."""
+
+    lay_out, by_row = Architecture.lay_out, Architecture.by_row  # not those of the last token alone
 
     def network(self, weights: Array, encoded: Array) -> Float[Array, "outputs tokens*samples"]:
         values, readout = (factor.reshape(-1, self.value_size, self.width) for factor in self.factors(weights))

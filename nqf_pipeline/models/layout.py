@@ -6,12 +6,14 @@ gradient of their weights one feature a row. Training reads the same samples in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import lazy_loader
 from jaxtyping import Float
 
 Array = Any
+Product = Callable[[Any, Array], Array]
 jax = lazy_loader.load("jax")
 
 
@@ -30,6 +32,14 @@ def response(samples: Float[Array, "features samples"] | Both, weights: Float[Ar
     """X^T W, one sample a row. Of samples in both layouts, reverse mode alone tells derivatives, and in the weights alone."""
     if not isinstance(samples, Both):
         return samples.T @ weights
-    product = jax.custom_vjp(lambda data, factor: data.rows @ factor)
-    product.defvjp(lambda data, factor: (data.rows @ factor, data), lambda data, pull: (None, data.columns @ pull))
-    return product(samples, weights)
+    return product(lambda data, factor: data.rows @ factor, lambda data, pull: data.columns @ pull, samples, weights)
+
+
+def product(forward: Product, backward: Product, data: Any, factor: Array) -> Array:
+    """`forward(data, factor)`, linear in the factor, whose gradient is `backward(data, pull)`: each reads the data as it runs fastest.
+
+    Reverse mode only, and in the factor only: data have no gradient.
+    """
+    linear = jax.custom_vjp(forward)
+    linear.defvjp(lambda data, factor: (forward(data, factor), data), lambda data, pull: (None, backward(data, pull)))
+    return linear(data, factor)

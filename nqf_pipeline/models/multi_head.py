@@ -10,7 +10,7 @@ from jaxtyping import Float
 from pydantic import Field
 
 from nqf_pipeline.forms.structure import LinearStructure
-from nqf_pipeline.models.attention import attended, attention
+from nqf_pipeline.models.attention import Tokens, attended, attention
 from nqf_pipeline.models.base import Architecture
 
 Array = Any
@@ -24,6 +24,7 @@ class MultiHead(Architecture):
     """
 
     whitenable = True
+    small_products = True
 
     kind: Literal["multi_head"] = "multi_head"
     width: int = Field(default=4, ge=1, description="number of heads")
@@ -46,12 +47,18 @@ class MultiHead(Architecture):
         return self.value_size
 
     def network(self, weights: Array, encoded: Array) -> Float[Array, "outputs samples"]:
+        return self.by_row(weights, encoded).T
+
+    def lay_out(self, encoded: Float[Array, "dimension tokens samples"]) -> Any:
+        return Tokens.of(encoded)
+
+    def by_row(self, weights: Array, samples: Array | Tokens) -> Float[Array, "samples outputs"]:
         values, readout = (factor.reshape(-1, self.value_size, self.width) for factor in self.factors(weights))
         keys, queries = weights[-2 * self.dimension * self.key_size :].reshape(2, self.dimension, self.key_size, self.width)
-        mixed = attended(attention(keys, queries, encoded), encoded)
+        mixed = attended(attention(keys, queries, samples), samples)
         # Readouts are folded into values, so nothing of size dv x samples is formed.
-        folded = jax.numpy.einsum("ovh,dvh->ohd", readout, values)
-        return folded.reshape(self.outputs, -1) @ mixed.reshape(self.width * self.dimension, -1)
+        folded = jax.numpy.einsum("ovh,dvh->hdo", readout, values)
+        return mixed.reshape(-1, self.width * self.dimension) @ folded.reshape(-1, self.outputs)
 
     def factors(self, weights: Array) -> tuple[Array, Array]:
         split = self.dimension * self.value_size

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from pydantic import Field
 
 from nqf_pipeline.forms.structure import BilinearStructure, namespace
-from nqf_pipeline.models.attention import attention
+from nqf_pipeline.models.attention import Tokens, attention
 from nqf_pipeline.models.base import Architecture
 
 Array = Any
@@ -53,9 +53,18 @@ class FixedReadoutAttention(Architecture):
         return xp.concatenate([inputs, seen])
 
     def network(self, weights: Array, encoded: Array) -> Float[Array, "outputs samples"]:
+        return self.by_row(weights, encoded).T
+
+    def lay_out(self, encoded: Float[Array, "dimension+outputs tokens samples"]) -> tuple[Tokens, Array]:
+        return Tokens.of(encoded[: self.dimension]), self._seen(encoded)
+
+    def by_row(self, weights: Array, samples: Array | tuple[Tokens, Array]) -> Float[Array, "samples outputs"]:
         keys, queries = (factor.reshape(self.dimension, -1, self.heads) for factor in self.factors(weights))
-        attended = attention(keys, queries, encoded[: self.dimension]).sum(0)
-        return jax.numpy.einsum("onm,nm->om", encoded[self.dimension :], attended)
+        tokens, seen = samples if isinstance(samples, tuple) else (samples[: self.dimension], self._seen(samples))
+        return jax.numpy.einsum("mon,mn->mo", seen, attention(keys, queries, tokens).sum(1))
+
+    def _seen(self, encoded: Array) -> Float[Array, "samples outputs tokens"]:
+        return encoded[self.dimension :].transpose(2, 0, 1)
 
     def factors(self, weights: Array) -> tuple[Array, Array]:
         half = self.unit_size // 2

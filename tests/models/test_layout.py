@@ -48,9 +48,10 @@ def test_losses_agree_along_either_axis(name: LossName, rng: np.random.Generator
     assert LOSSES[name](outputs.T, targets.T, axis=1) == pytest.approx(float(LOSSES[name](outputs, targets)), rel=1e-14)
 
 
-def test_compiler_knows_its_options() -> None:
+@pytest.mark.parametrize("small_products", [False, True])
+def test_compiler_knows_its_options(small_products: bool) -> None:
     """Otherwise programs run at a fraction of their speed and nothing says so."""
-    assert _compiler_options()
+    assert _compiler_options(small_products)
 
 
 def _case(architecture: Architecture, rng: np.random.Generator) -> tuple[jax.Array, jax.Array]:
