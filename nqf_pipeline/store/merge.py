@@ -216,7 +216,7 @@ def _root(folder: Path, attributes: dict[str, Any], buckets: list[Members]) -> b
         metadata |= {file.parent.relative_to(folder).as_posix(): json.loads(file.read_bytes()) for file in files}
         metadata[members.bucket]["consolidated_metadata"] = _consolidated({})
     root = {"zarr_format": 3, "node_type": "group", "attributes": attributes, "consolidated_metadata": _consolidated(metadata)}
-    return to_json(root).encode()
+    return json.dumps(root, allow_nan=False, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()  # megabytes
 
 
 def _consolidated(metadata: dict[str, Any]) -> dict[str, Any]:
