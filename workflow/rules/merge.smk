@@ -11,7 +11,7 @@ rule merge:
         STUDY / "benchmarks" / "merge.tsv"
     conda:
         "../../environment.yml"
-    threads: 1
+    threads: PLAN.study.engine.workers  # they compress
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
