@@ -70,8 +70,10 @@ models: env ## docs/models.md: every model and violator checked, compression, or
 test: env ## all tests but fault injection and the cluster
 	@$(ACTIVATE) pytest -m "not cluster and not faults" $(ARGS)
 
-test-faults: env ## tests that kill processes and truncate files
-	@$(ACTIVATE) pytest -m faults $(ARGS)
+test-faults: env ## faults injected into whole runs and into every part: docs/faults.md
+	@rm -f .faults.jsonl; $(ACTIVATE) failed=0; \
+	NQF_FAULTS=.faults.jsonl pytest -m faults $(ARGS) || failed=$$?; \
+	python -m tests.faults.page .faults.jsonl; exit $$failed
 
 test-cluster: env ## trials on a real two-node SLURM cluster on loopback (make slurm installs it)
 	@$(ACTIVATE) pytest tests/cluster $(ARGS)

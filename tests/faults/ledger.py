@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nqf_pipeline.errors import InputError, WorkError
+from nqf_pipeline.store.atomic import unwritable
 
 VARIABLE = "NQF_FAULTS"
 """Environment variable that names the file to which lines are added; nothing is written without it."""
@@ -75,10 +76,16 @@ def way_out(text: str, *names: str) -> None:
 
 @contextmanager
 def told(*names: str) -> Iterator[list[str]]:
-    """Errors of the block must be meant for a user; the list holds the message where there was one."""
+    """Errors of the block must be meant for a user, as commands say them; the list holds the message where there was one."""
     said: list[str] = []
     try:
         yield said
     except (InputError, WorkError) as error:
         way_out(str(error), *names)
         said.append(str(error))
+    except OSError as error:
+        known = unwritable(Path(error.filename or "."), error)
+        if known is None:
+            raise
+        way_out(str(known), *names)
+        said.append(str(known))
