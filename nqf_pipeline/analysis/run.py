@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from pandas.api.types import infer_dtype
 
 from nqf_pipeline.analysis.claims.registry import claims_about
 from nqf_pipeline.analysis.claims.table import claim_rows
@@ -114,7 +115,27 @@ def write_claims(study: Study) -> pd.DataFrame:
 
 def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
     filled = [part for part in parts if len(part)]
+    for name in dict.fromkeys(column for part in filled for column in part if part[column].dtype == "category"):
+        _unite(filled, name)
     return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
+
+
+def _unite(parts: list[pd.DataFrame], name: str) -> None:
+    """Give the categories of a column in all parts one dtype, so that they stay codes; texts again where a part has something else."""
+    own = [part[name] for part in parts if name in part]
+    if all(column.dtype == "category" or column.isna().all() for column in own):
+        known = {text for column in own if column.dtype == "category" for text in column.cat.categories}
+        dtype: Any = pd.CategoricalDtype(sorted(known))
+    else:
+        dtype = object
+    for part in parts:
+        part[name] = part[name].astype(dtype) if name in part else pd.Series(None, part.index, dtype=dtype)
+
+
+def _compact(frame: pd.DataFrame) -> pd.DataFrame:
+    """Texts as codes: tables of millions of rows repeat few of them."""
+    texts = [name for name in frame if frame[name].dtype == object and infer_dtype(frame[name], skipna=True) == "string"]
+    return frame.astype(dict.fromkeys(texts, "category"))
 
 
 def cell_coordinates(node: xr.Dataset, bucket: str) -> pd.DataFrame:
@@ -163,8 +184,8 @@ def _analyse_batch(batch: Batch) -> Frames:
     return {
         "exponents": _together(exponents),
         "window_scan": _together(windows),
-        "plateaus": plateau_rows(ran, known, settings.rho) if len(run) else pd.DataFrame(),
-        "drops": drop_rows(ran, known) if len(run) else pd.DataFrame(),
+        "plateaus": _compact(plateau_rows(ran, known, settings.rho)) if len(run) else pd.DataFrame(),
+        "drops": _compact(drop_rows(ran, known)) if len(run) else pd.DataFrame(),
         "cells": cell_rows(loaded, own),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,10 @@ from nqf_pipeline.store.schema import TIERS
 SWEPT = ("alpha1", "alpha2", "gamma1", "gamma2", "theta", "beta")
 LONG = 24
 """Rows from which on a table is folded away."""
+
+
+MOST = 400
+"""Rows of a table on the page: larger studies are read with `nqf query`."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,11 @@ def tables(study: Findings) -> list[Table]:
     return [table for table in found if table.rows]
 
 
+def _rest(count: int, table: str) -> str:
+    """Where the rows are that the page leaves out."""
+    return f" The first {MOST:,} of {count:,} rows; all of them: nqf query RESULTS {table}." if count > MOST else ""
+
+
 def exponents(study: Findings) -> Table:
     """One row per fit: measured with interval beside both predictions."""
     table = study.exponents
@@ -52,7 +62,7 @@ def exponents(study: Findings) -> Table:
     swept = [name for name in SWEPT if name in table and table[name].notna().any()]
     headers = ["task", "source", *swept, "ε", "exponent", "interval", "decades", "predicted, same window", "error", "limit", "status"]
     rows: list[Sequence[str]] = []
-    for _, row in table.sort_values(["task", *swept, "epsilon", "source"], kind="stable").iterrows():
+    for _, row in table.sort_values(["task", *swept, "epsilon", "source"], kind="stable").iloc[:MOST].iterrows():
         error = row["exponent"] / row["predicted_finite"] - 1
         place = [readable(row["task"]), row["source"], *(_plain(row[name]) for name in swept), number(row["epsilon"])]
         measured = [_fixed(row["exponent"]), _interval(row["ci_low"], row["ci_high"]), _fixed(row["decades"], 2)]
@@ -60,7 +70,7 @@ def exponents(study: Findings) -> Table:
     note = (
         "Exponent k of loss = A time^-k + floor in the window. Predicted: the same fit, in the same window, to the theory's curve. "
         "Limit: ε → 0 and infinitely many modes."
-    )
+    ) + _rest(len(table), "exponents")
     return Table("Exponents", note, headers, rows, frozenset({0, 1, len(headers) - 1}))
 
 
@@ -79,14 +89,16 @@ def plateaus(study: Findings) -> Table:
         "were seen or due within the run."
     )
     rows: list[Sequence[str]] = []
+    settings = 0
     if len(table):
         table = sort(leading(table))
         widths = table.groupby(["architecture", "task"])["width"].transform("nunique")
         label = table["architecture"].map(readable) + (", width " + table["width"].map("{:g}".format)).where(widths > 1, "")
         label += (table["source"] == "twin").map({True: " (twin alone)", False: ""})
-        for key, group in table.assign(label=label).groupby(["label", "task", "optimizer", "sigma"], sort=False):
-            rows.append(_plateau_row(key, group))
-    return Table("Ignition", note, headers, rows, frozenset({0, 1, 2, 9}))
+        groups = table.assign(label=label).groupby(["label", "task", "optimizer", "sigma"], sort=False)
+        settings = groups.ngroups
+        rows = [_plateau_row(key, group) for key, group in islice(groups, MOST)]
+    return Table("Ignition", note + _rest(settings, "plateaus"), headers, rows, frozenset({0, 1, 2, 9}))
 
 
 def _plateau_row(key: Any, group: pd.DataFrame) -> list[str]:
@@ -171,12 +183,12 @@ def troubles(study: Findings) -> Table:
     """Cells that are not done, with the step and the way out."""
     frame = study.cells[study.cells["status"] != "done"]
     rows: list[Sequence[str]] = []
-    for _, row in frame.iterrows():
+    for _, row in frame.iloc[:MOST].iterrows():
         place = [row["cell"], f"{readable(row['architecture'])}, {readable(row['task'])}", readable(row["optimizer"]), number(row["sigma"])]
         step = str(row["diverged_step"]) if row["diverged_step"] >= 0 else ""
         rows.append([*place, str(row["seed"]), row["status"].replace("_", " "), step, row["remedy"]])
     headers = ["cell", "what", "optimizer", "σ", "seed", "status", "step", "way out"]
-    return Table("Cells that are not done", "", headers, rows, frozenset({0, 1, 2, 5, 7}))
+    return Table("Cells that are not done", _rest(len(frame), "cells").strip(), headers, rows, frozenset({0, 1, 2, 5, 7}))
 
 
 def timings(study: Findings) -> Table:

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -62,10 +63,15 @@ def _write(path: Path, data: bytes) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file so that a kill at any moment leaves the old file or the new one, never a part."""
+    write_with(path, lambda temporary: _write(temporary, data))
+
+
+def write_with(path: Path, write: Callable[[Path], None]) -> None:
+    """The same by a function that writes a file of a given name, for what should not be in memory as a whole."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(temporary, data)
+        write(temporary)
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:

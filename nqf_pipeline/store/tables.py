@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +25,7 @@ from pandas.api.types import infer_dtype
 from pyarrow import csv
 
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.store.atomic import write_bytes, write_json
+from nqf_pipeline.store.atomic import write_bytes, write_json, write_with
 
 Dtype = Literal["string", "float64", "int64"]
 
@@ -340,16 +342,21 @@ def _order(keys: Sequence[pd.Series[Any]]) -> Any:
 def _ranks(key: pd.Series[Any]) -> Any:
     if key.dtype.kind in "iu":
         return key.to_numpy()
+    if key.dtype == "category":
+        places = np.argsort(np.argsort(key.cat.categories.to_numpy(object)))
+        return np.append(places, -1)[key.cat.codes.to_numpy()]
     return pd.factorize(key, sort=True)[0]  # -1: absent
 
 
 def _typed(values: pd.Series[Any], dtype: Dtype) -> pd.Series[Any]:
     if dtype == "string":
-        return values if values.dtype == "str" else values.astype(object).where(values.notna(), None).astype("str")
+        return values if values.dtype in ("str", "category") else values.astype(object).where(values.notna(), None).astype("str")
     return values.astype(dtype)
 
 
 def _dtype(values: pd.Series[Any]) -> Dtype:
+    if values.dtype == "category":
+        return _dtype(pd.Series(values.cat.categories)) if len(values.cat.categories) else "float64"
     if values.dtype.kind in "fiub":
         return "float64" if values.dtype.kind == "f" else "int64"
     kind = infer_dtype(values, skipna=True)
@@ -371,19 +378,23 @@ def write_table(results: Path, name: str, frame: pd.DataFrame) -> pd.DataFrame:
     checksums = {**_checksums(Path(results)), path.name: hashlib.sha256(data).hexdigest()}
     write_bytes(path, data)
     write_json(Path(results) / CHECKSUMS, dict(sorted(checksums.items())))
-    write_bytes(Path(results) / f"{name}.csv", _csv(table))
+    write_with(Path(results) / f"{name}.csv", partial(_write_csv, table))
     return frame
 
 
-def _csv(table: pa.Table) -> bytes:
-    """Texts are quoted only in tables where one needs it."""
-    stream = io.BytesIO()
-    try:
-        csv.write_csv(table, stream, csv.WriteOptions(quoting_style="none", include_header=False))
-    except pa.ArrowInvalid:
-        stream = io.BytesIO()
-        csv.write_csv(table, stream, csv.WriteOptions(quoting_style="needed", include_header=False))
-    return ",".join(table.column_names).encode() + b"\n" + stream.getvalue()
+def _write_csv(table: pa.Table, path: Path) -> None:
+    """A block of rows at a time. Texts are quoted only in tables where one needs it."""
+    for quoting in ("none", "needed"):
+        try:
+            with path.open("wb") as stream:
+                stream.write(",".join(table.column_names).encode() + b"\n")
+                csv.write_csv(table, stream, csv.WriteOptions(quoting_style=quoting, include_header=False))
+                stream.flush()
+                os.fsync(stream.fileno())
+            return
+        except pa.ArrowInvalid:
+            if quoting == "needed":
+                raise
 
 
 def _checksums(results: Path) -> dict[str, str]:
@@ -415,7 +426,7 @@ def _read(results: Path, name: str, reader: Callable[[io.BytesIO], Any]) -> Any:
 
 
 def _arrow_schema(frame: pd.DataFrame) -> pa.Schema:
-    types = {"f": pa.float64(), "i": pa.int64()}
+    types = {"f": pa.float64(), "i": pa.int64()}  # texts else, whose few different values come as categories from large tables
     return pa.schema([(str(column), types.get(dtype.kind, pa.string())) for column, dtype in frame.dtypes.items()])
 
 
