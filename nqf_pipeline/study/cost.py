@@ -35,6 +35,8 @@ DOUBLE = 2.5
 """Float64 against float32."""
 STEP_OVERHEAD, BATCH_OVERHEAD = 0.1e-6, 15e-6
 """Seconds a lane-step costs however small it is, and what drawing a minibatch adds."""
+PREPARE = 1e-3
+"""Seconds that drawing a cell's data and weights takes."""
 RECORD_STEPS = 4.0
 """A record (train and test losses, modes, divergence) in units of a step."""
 START = 4.0
@@ -121,7 +123,7 @@ class Cost:
     """What one lane adds to one record."""
     start: float = START
     """A job until its first step."""
-    cell: float = 0.0
+    cell: float = PREPARE
     """What one cell adds whatever its steps are."""
 
     @classmethod

@@ -7,6 +7,7 @@ frozen shard holds.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, ValidationError
@@ -27,9 +28,9 @@ class Timing(BaseModel):
     estimated_step: NonNegativeFloat = Field(description="`step` by the static model when the pilot ran")
     lane_width: int = Field(ge=1, description="lanes that advanced together")
 
-    @property
-    def cost(self) -> Cost:
-        return Cost(step=self.step, record=self.record, start=self.start, cell=self.cell)
+    def correct(self, estimate: Cost) -> Cost:
+        """An estimate with what was measured in its place."""
+        return replace(estimate, step=self.step, record=self.record, start=self.start, cell=self.cell)
 
 
 Table = dict[str, Timing]

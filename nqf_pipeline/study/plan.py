@@ -164,9 +164,8 @@ def _plan(study: Study, layout: Layout, grid: Grid, manifest: Manifest, timings:
 def costs_of(grid: Grid, timings: Table) -> dict[str, Cost]:
     """What the cells of each bucket cost (they are alike): as timed, else as estimated."""
     first = {cell.bucket: cell for cell in reversed(grid.cells.values())}
-    return {
-        bucket: timings[bucket].cost if bucket in timings else Cost.estimated(cell, grid.sizes[bucket]) for bucket, cell in first.items()
-    }
+    costs = {bucket: Cost.estimated(cell, grid.sizes[bucket]) for bucket, cell in first.items()}
+    return costs | {bucket: timing.correct(costs[bucket]) for bucket, timing in timings.items() if bucket in costs}
 
 
 def plan_file(config: Path | str, results: Path | str = "results") -> Plan:
