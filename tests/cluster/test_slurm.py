@@ -73,7 +73,8 @@ def test_jobs_that_meet_their_time_limit_get_more(cluster: Cluster, tmp_path: Pa
     assert cells["counts"]["done"] == cells["cells"]
 
 
-def test_job_arrays_are_refused(site: Site) -> None:
+def test_job_arrays_are_refused(cluster: Cluster, tmp_path: Path) -> None:
+    site = Site(new(tmp_path, experiments=short_study()).folder, cluster)
     done = site.snakemake(STORE, "--slurm-array-jobs=train", timeout=120)
     assert done.returncode == 2, said(done)
     assert "gets the state of the last one" in said(done)
