@@ -55,11 +55,12 @@ report: env ## rebuild tables, figures and report without training
 claims: env ## docs/claims.md from the studies in results/ (claims measured anew, nothing trained)
 	@$(ACTIVATE) python -m nqf_pipeline.report.ledger --measure $(ARGS)
 
-docs: env ## regenerate the generated files (schema, config/README.md, data dictionary, performance page)
+docs: env ## regenerate the generated files (schema, config/README.md, data dictionary, performance and scaling pages)
 	@$(ACTIVATE) python -m nqf_pipeline.study.generate
 	@$(ACTIVATE) python -m nqf_pipeline.store.schema > docs/data_dictionary.md
 	@$(ACTIVATE) python -m nqf_pipeline.store.tables > docs/tables.md
 	@$(ACTIVATE) python -m benchmarks.page
+	@$(ACTIVATE) python -m benchmarks.growth.page
 
 calibration: env ## fits and plateaus on fresh curves of known truth: docs/calibration.md
 	@$(ACTIVATE) python -m nqf_pipeline.analysis.calibration $(ARGS)
@@ -94,7 +95,7 @@ lint: env ## formatting, lint, types and the workflow's lint
 	@$(ACTIVATE) mypy
 	@$(ACTIVATE) snakemake --lint
 
-bench: env $(BENCH_READY) ## benchmarks/results.json, its figure and docs/performance.md
+bench: env $(BENCH_READY) ## speed beside its peers and how cost grows: docs/performance.md, docs/scaling.md
 	@$(ACTIVATE) python -m benchmarks.run --torch-python $(BENCH_VENV)/bin/python $(ARGS)
 
 # PyTorch, the peer, lives apart so that the environment stays free of it.

@@ -64,6 +64,7 @@ class Trainer:
         record = self.train(self.program, self.executable, self.group)
         seconds = time.perf_counter() - start
         lanes, steps = len(self.group.weights), int(self.group.step_number[-1])
+        assert record.network_loss is not None
         curve = {"recorded": self.group.step_number.tolist(), "losses": record.network_loss[0].tolist()}
         return {"seconds": seconds, "steps": lanes * steps, **curve}
 

@@ -37,7 +37,7 @@ def fitting_rows(repeats: int) -> list[Row]:
     right = f"exponents within {TOLERANCE:.0%}: {ours[0][1]:.0%}, curve_fit {theirs[0][1]:.0%}"
     note = f"{CURVES} curves of {POINTS} points, noise {NOISE:.0%}; {right}"
     fits = rate_row("fits_per_second", [r for r, _ in ours], "scipy curve_fit, one start", [r for r, _ in theirs], "fits/s", note=note)
-    return [fits, _bulk_row(max(1, repeats // 2))]
+    return [fits, _bulk_row(max(1, repeats // 3))]
 
 
 def _bulk_row(repeats: int) -> Row:

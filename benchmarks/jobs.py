@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from nqf_pipeline.study.layout import Layout
 
 ROOT = FOLDER.parent
 CORES = 2
-ONE_CELL = {"lane_width": 1, "seconds_per_job": 1e-9}
+ONE_CELL = {"lane_width": 1, "minutes_per_job": 1e-10}
 """Engine settings that give every cell a job of its own."""
 
 
@@ -34,6 +35,18 @@ class Run:
     jobs: float
     """Wall time of all training jobs together."""
     cells: int
+    stages: dict[str, float]
+    """Wall time of all jobs of each stage together."""
+
+    @property
+    def limits(self) -> str:
+        """Where the cores' time goes, as shares of the run's wall time on all of them."""
+        whole = CORES * self.wall
+        parts = {"kernels": self.kernels, "rest of the training jobs": self.jobs - self.kernels}
+        parts |= {stage: seconds for stage, seconds in self.stages.items() if stage != "train"}
+        idle = max(whole - sum(parts.values()), 0.0)
+        named = ", ".join(f"{name} {seconds / whole:.0%}" for name, seconds in {**parts, "start and idle cores": idle}.items())
+        return f"time of both cores: {named}"
 
     @property
     def kernel_share(self) -> float:
@@ -63,6 +76,7 @@ def job_rows(study: Path, scratch: Path) -> list[Row]:
             "share of wall time",
             limit_share=whole.kernel_share,
             note=note,
+            limits=whole.limits,
         ),
         cost_row("job_overhead", [shared.overhead], peer, [apart.overhead], "s/cell", note=f"{shared.cells} cells of one bucket"),
     ]
@@ -89,8 +103,11 @@ def _run(config: Path, folder: Path, until: str = "all") -> Run:
         raise RuntimeError(f"the workflow failed on {config}:\n{done.stderr[-3000:]}")
     (root,) = (folder / "results").iterdir()
     records = list(_summaries(root))
-    jobs = sum(float(pd.read_csv(path, sep="\t")["s"].iloc[0]) for path in (root / "benchmarks" / "train").glob("*.tsv"))
-    return Run(wall, sum(r["timings"]["run"] for r in records), jobs, sum(len(r["cells"]) for r in records))
+    stages: dict[str, float] = defaultdict(float)
+    for path in sorted((root / "benchmarks").rglob("*.tsv")):
+        stages[path.relative_to(root / "benchmarks").with_suffix("").parts[0]] += float(pd.read_csv(path, sep="\t")["s"].iloc[0])
+    kernels = sum(r["timings"]["run"] for r in records)
+    return Run(wall, kernels, stages["train"], sum(len(r["cells"]) for r in records), dict(stages))
 
 
 def _summaries(root: Path) -> Iterator[dict[str, Any]]:

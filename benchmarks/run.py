@@ -1,4 +1,5 @@
-"""Measures everything side by side: writes benchmarks/results.json, docs/performance.md and its figure.
+"""Measures everything side by side: writes benchmarks/results.json, docs/performance.md and its figure, then how cost grows
+(benchmarks/growth.json, docs/scaling.md and its figures).
 
 `make bench` calls it; `make bench ARGS="--quick"` takes a short look (smoke study, short runs, one repetition; nothing is written), and
 `--only training` runs one part, keeping the other rows of the last run.
@@ -8,12 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import tempfile
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import page
@@ -22,7 +19,9 @@ from benchmarks.cluster import cluster_rows
 from benchmarks.compression import compression_rows
 from benchmarks.fitting import fitting_rows
 from benchmarks.gpu import gpu_rows
+from benchmarks.growth.run import growth
 from benchmarks.jobs import ROOT, job_rows
+from benchmarks.machine import machine
 from benchmarks.rows import Row, load, save
 from benchmarks.storage import storage_rows
 from benchmarks.structures import structure_rows
@@ -49,11 +48,18 @@ def main() -> None:
         }
         rows: list[Row] = []
         for name in options.only or parts:
-            print(f"Measuring: {name}", flush=True)
-            rows += parts[name]()
+            if name in parts:
+                print(f"Measuring: {name}", flush=True)
+                rows += parts[name]()
+        _keep(rows, write=not options.quick)
+        if not options.only or "growth" in options.only:
+            growth(scratch / "growth", quick=options.quick)
+
+
+def _keep(rows: list[Row], *, write: bool) -> None:
     for row in rows:
-        print(f"{row.name:22} {row.value:12.4g} {row.unit:12} {row.ratio:8.3g} times {row.peer} ({row.peer_value:.4g})")
-    if not options.quick:
+        print(f"{row.name:26} {row.value:12.4g} {row.unit:12} {row.ratio:8.3g} times {row.peer} ({row.peer_value:.4g})")
+    if rows and write:
         measured = {row.name for row in rows}
         save([*rows, *(row for row in load() if row.name not in measured)])
         page.MACHINE.write_text(json.dumps({"summary": machine()}, indent=1) + "\n")
@@ -63,28 +69,11 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch-python", required=True, help="interpreter of the environment that has PyTorch")
-    parser.add_argument("--repeats", type=int, default=5, help="repetitions of each measurement; the best counts")
-    parts = ["training", "fitting", "clocks", "storage", "compression", "structures", "jobs", "gpu", "cluster"]
+    parser.add_argument("--repeats", type=int, default=3, help="repetitions of each measurement; the best counts")
+    parts = ["training", "fitting", "clocks", "storage", "compression", "structures", "jobs", "gpu", "cluster", "growth"]
     parser.add_argument("--only", nargs="+", choices=parts, help="run these parts only")
     parser.add_argument("--quick", action="store_true", help="a short look; writes nothing")
     return parser.parse_args()
-
-
-def machine() -> str:
-    """Processor, cores and versions, in words."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    versions = ", ".join(f"{name} {version(name)}" for name in ("jax", "numpy", "xarray", "zarr", "snakemake"))
-    day = datetime.now(UTC).date().isoformat()
-    return f"{_processor()}, {cores} cores; Python {platform.python_version()}, {versions}; {day}."
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-        if names:
-            return names[0]
-    return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":
