@@ -52,7 +52,7 @@ class LaneGroup:
 
 
 class _Run(NamedTuple):
-    weights: Array
+    weights: Any
     optimizer: Any
 
 
@@ -115,7 +115,7 @@ class Program:
     ) -> Record:
         data = self._laid_out(data)
         rule, twin_rule = (_update_rule(self.update, numbers, self.schedule) for numbers in (hyper, self.twin.rates(hyper)))
-        beside = weights if twin_weights is None else twin_weights
+        beside = self.twin.held(weights if twin_weights is None else twin_weights)
         tracks = (
             [(twin_rule, self._twin_objective)] if self.one_run else [(rule, self._network_objective), (twin_rule, self._twin_objective)]
         )
@@ -166,7 +166,7 @@ class Program:
         assert split.rows is not None  # whole splits are laid out wherever a network is trained
         return self.architecture.by_row(weights, split.rows.samples).T
 
-    def _twin_objective(self, weights: Array, batch: Split) -> Float[Array, ""]:
+    def _twin_objective(self, weights: Any, batch: Split) -> Float[Array, ""]:
         order = self.twin.order(weights)
         if self.reads_moments:
             pull = jax.lax.stop_gradient(batch.moments.gradient(order))

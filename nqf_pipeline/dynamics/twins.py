@@ -43,34 +43,43 @@ class Twin:
             return weights
         return compressed_start(np.concatenate(self.architecture.factors(weights)), self.architecture.compressed_width)
 
+    def held(self, weights: Array) -> Any:
+        """What a run carries: the factors apart, so that no step takes them out of the weights and joins their gradients again.
+
+        Weights outside the factors are the same to the twin whatever they are. Several layers have factors in each block: all weights.
+        """
+        return weights if self.architecture.layered else self.factors(weights)
+
     def rates(self, hyper: Hyper) -> Hyper:
         """The optimizer's numbers at the twin's width."""
         if not self.compressed:
             return hyper
         return hyper._replace(learning_rate=hyper.learning_rate / self.ratio, weight_decay=hyper.weight_decay * self.ratio)
 
-    def factors(self, weights: Array) -> tuple[Array, ...]:
-        """What the structure reads, up to the factor c of their product."""
+    def factors(self, weights: Array | tuple[Array, ...]) -> tuple[Array, ...]:
+        """What the structure reads, up to the factor c of their product, of all weights or of what a run holds."""
+        if isinstance(weights, tuple):
+            return weights
         if not self.compressed:
             return self.architecture.factors(weights)
         full = self.architecture.factors(np.zeros((self.architecture.unit_size, self.architecture.width)))
         return (weights,) if len(full) == 1 else (weights[: len(full[0])], weights[len(full[0]) :])
 
-    def order(self, weights: Array) -> Array:
+    def order(self, weights: Array | tuple[Array, ...]) -> Array:
         """G at the network's width; of several layers one each."""
         if self.architecture.layered:
             return self.architecture.order(weights)
         combined = self.architecture.combine(self.factors(weights))
         return self.ratio * combined if self.compressed else combined
 
-    def mode_vectors(self, weights: Array, basis: ModeBasis) -> Float[Array, "modes columns"]:
+    def mode_vectors(self, weights: Array | tuple[Array, ...], basis: ModeBasis) -> Float[Array, "modes columns"]:
         """p_k with |p_k|^2 as at the network's width."""
         if self.architecture.layered:
             return self.architecture.mode_vectors(weights, basis)
         vectors = basis.vectors(self.factors(weights))
         return np.sqrt(self.ratio).item() * vectors if self.compressed else vectors
 
-    def kernel(self, probe: Structure, weights: Array) -> Float[Array, "outputs samples outputs samples"]:
+    def kernel(self, probe: Structure, weights: Array | tuple[Array, ...]) -> Float[Array, "outputs samples outputs samples"]:
         """The tangent kernel at these samples, up to a constant."""
         if self.architecture.layered:
             slopes = jax.jacrev(lambda at: probe.apply(self.architecture.order(at)))(weights).reshape(*probe.offset.shape, -1)
