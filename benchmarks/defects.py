@@ -63,7 +63,7 @@ def measured(name: Name, architecture: Architecture, task: Task, seed: int) -> l
         return []
     modes = system(cell, Regime(name, "conditional", "", {}))
     if isinstance(modes, CoupledSystem):
-        z = coupled_modes(modes, cell.optimizer, cell.step_number)
+        (z,) = coupled_modes([modes], [cell.optimizer], [cell.step_number])
     else:
         (z,) = discrete_modes([modes], [cell.optimizer], [cell.step_number])
     predicted, truth = crossing(cell.step_number, modes.strength(z)), crossing(cell.step_number, trained(cell))

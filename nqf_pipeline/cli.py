@@ -165,12 +165,16 @@ def train(
 
 
 @app.command()
-def theory(results: Results) -> None:
-    """Predict every cell of a study; trains nothing."""
-    from nqf_pipeline.stages.run import predict_shards, recorded_plan
+def theory(
+    results: Results,
+    shards: Annotated[list[str] | None, typer.Argument(help="ids of shards, or files of their predictions; all if none is given")] = None,
+) -> None:
+    """Predict the cells of a study; trains nothing."""
+    from nqf_pipeline.stages.run import predict_shards, recorded_plan, shard_named
 
-    with bar("shards", len(recorded_plan(results).shards)) as progress:
-        predict_shards(results, progress)
+    chosen = [shard_named(results, Path(shard).stem) for shard in shards] if shards else recorded_plan(results).shards
+    with bar("shards", len(chosen)) as progress:
+        predict_shards(results, chosen, progress)
 
 
 @app.command()

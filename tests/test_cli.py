@@ -63,7 +63,7 @@ def test_plan(nqf: Call, document: Callable[..., Any]) -> None:
 
 def test_status(nqf: Call, document: Callable[..., Any]) -> None:
     found = document("status", RESULTS)
-    assert found["counts"] == {"missing": 0, "done": CELLS - 1, "diverged": 1, "timed_out": 0, "killed": 0}
+    assert found["counts"] == {"missing": 0, "done": CELLS - 1, "diverged": 1, "timed_out": 0, "killed": 0, "not_predicted": 0}
     assert found["cells"] == sum(found["counts"].values())
     assert found["running"] == []
     assert found["merged"] is True

@@ -6,16 +6,19 @@ ln z is the variable that seeds of 1e-12 and saturated modes share; its Jacobian
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.integrate import solve_ivp
+from scipy.integrate import ODEintWarning, odeint, solve_ivp
 
 Array = Any
 TOLERANCE = 1e-12
 MOST = 700.0
 """ln z beyond which a trial step of the solver would overflow."""
+MOST_STEPS = 50_000
+"""Steps of the solver between two of the given times."""
 
 
 def flow(
@@ -41,7 +44,24 @@ def flow(
     def jacobian(_: float, x: Array) -> Array:
         return -among * np.exp(np.minimum(x, MOST))
 
-    solved = solve_ivp(slope, (0.0, float(time[-1])), np.log(seed[live]), "LSODA", time, jac=jacobian, rtol=tolerance, atol=tolerance)
+    start = np.log(seed[live])
+    options: dict[str, Any] = {"rtol": tolerance, "atol": tolerance}
+    # The same solver twice: `odeint` steps in compiled code, `solve_ivp` says how far it got where that fails.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ODEintWarning)
+        path, report = odeint(
+            lambda x, t: slope(t, x),
+            start,
+            np.concatenate([[0.0], time]),
+            Dfun=lambda x, t: jacobian(t, x),
+            full_output=True,
+            mxstep=MOST_STEPS,
+            **options,
+        )
+    if report["message"] == "Integration successful.":
+        result[:, live] = np.exp(path[1:])
+        return result
+    solved = solve_ivp(slope, (0.0, float(time[-1])), start, "LSODA", time, jac=jacobian, **options)
     reached = len(solved.t)
     result[:reached, live] = np.exp(solved.y.T)
     result[reached:] = np.nan

@@ -7,6 +7,7 @@ and saturation C = a^2. Weight vectors of any length keep their direction, so z 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from nqf_pipeline.dynamics.optimizers import Optimizer
 Array = Any
 CHUNK = 4096
 """Amplitudes advanced together: they and their momenta stay in the first-level cache (fastest of 1024 to 65536)."""
+COUPLED_LANES = 64
 FEWEST_LANES, MOST_LANES = 64, 256
 """Small systems fill up to the same number of lanes, so that few programs are compiled: a step of any of them takes as long."""
 
@@ -120,24 +122,38 @@ def _march(
 
 
 def coupled_recursion(
-    rate: Float[Array, "modes"],
-    interaction: Float[Array, "modes modes"],
-    seed: Float[Array, "modes"],
-    optimizer: Optimizer,
+    rate: Float[Array, "cells modes"],
+    interaction: Float[Array, "cells modes modes"],
+    seed: Float[Array, "cells modes"],
+    optimizers: Sequence[Optimizer],
     step_number: Int[Array, "records"],
-) -> Float[np.ndarray, "records modes"]:
-    """z of modes that all interact, with sum_j C_kj z_j in place of a_k sum_j a_j z_j: the rows of P^T W where all A(x) commute."""
-    with jax.enable_x64(True):
-        drive = jnp.asarray(np.asarray(rate) / 2 - optimizer.weight_decay, jnp.float64)
-        amplitude = jnp.sqrt(jnp.asarray(seed, jnp.float64))
-        numbers = jnp.float64(optimizer.learning_rate), jnp.float64(optimizer.momentum)
-        waits = jnp.asarray(np.diff(np.asarray(step_number), prepend=0), jnp.int64)
-        table = optimizer.timetable
-        shares = None if table is None else jnp.asarray(table.share(np.arange(int(step_number[-1]) + 1)))
-        return np.asarray(_march_coupled(drive, jnp.asarray(interaction, jnp.float64), amplitude, *numbers, waits, shares))
+) -> Float[np.ndarray, "cells records modes"]:
+    """z of modes that all interact, with sum_j C_kj z_j in place of a_k sum_j a_j z_j: the rows of P^T W where all A(x) commute.
+
+    Cells share the recorded steps and the schedule of the learning rate.
+    """
+    found = []
+    for start in range(0, len(rate), COUPLED_LANES):
+        part = np.arange(start, min(start + COUPLED_LANES, len(rate)))
+        # Filled up to a power of two, so that few programs are compiled.
+        lanes = np.resize(part, 1 << (len(part) - 1).bit_length())
+        with jax.enable_x64(True):
+            decay, *numbers = (
+                jnp.asarray([getattr(optimizers[int(k)], name) for k in lanes], jnp.float64)
+                for name in ("weight_decay", "learning_rate", "momentum")
+            )
+            drive = jnp.asarray(np.asarray(rate)[lanes] / 2, jnp.float64) - decay[:, None]
+            amplitude = jnp.sqrt(jnp.asarray(np.asarray(seed)[lanes], jnp.float64))
+            waits = jnp.asarray(np.diff(np.asarray(step_number), prepend=0), jnp.int64)
+            table = optimizers[0].timetable
+            shares = None if table is None else jnp.asarray(table.share(np.arange(int(step_number[-1]) + 1)))
+            path = _march_coupled(drive, jnp.asarray(np.asarray(interaction)[lanes], jnp.float64), amplitude, *numbers, waits, shares)
+            found.append(np.asarray(path)[: len(part)])
+    return np.concatenate(found)
 
 
 @jax.jit
+@partial(jax.vmap, in_axes=(0, 0, 0, 0, 0, None, None))
 def _march_coupled(
     drive: Float[Array, "modes"],
     interaction: Float[Array, "modes modes"],

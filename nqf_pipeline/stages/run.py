@@ -196,16 +196,16 @@ def _trained(path: Path) -> bool:
     return True
 
 
-def predict_shards(results: Path, progress: Progress = lambda done: None) -> None:
-    """Predictions for every wanted shard that has none of this version yet. Trains nothing."""
-    wanted = recorded_plan(results)
-    with only_one(wanted.layout, "theory"):
+def predict_shards(results: Path, shards: Sequence[Shard] = (), progress: Progress = lambda done: None) -> None:
+    """Predictions for these shards (default: all that are wanted) where there are none of this version yet. Trains nothing."""
+    layout, shards = Layout(Path(results)), shards or recorded_plan(results).shards
+    with only_one(layout, f"theory-{shards[0].id}"):
         prepare_worker()
         enable_double_precision()
         from nqf_pipeline.stages.theory import predict_cells
 
-        for shard in wanted.shards:
-            path = wanted.layout.theory(shard.id)
+        for shard in shards:
+            path = layout.theory(shard.id)
             if not _predicted(path):
                 begun = perf_counter()
                 dataset = predict_cells(shard.cells)

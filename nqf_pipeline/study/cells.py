@@ -243,11 +243,12 @@ def check_records(steps: int, records: int) -> None:
         )
 
 
+@lru_cache(maxsize=1024)
 def step_grid(steps: int, records: int) -> Int[np.ndarray, "records"]:
     """Exactly `records` different integers from 0 to `steps`, log-spaced as far as integers allow.
 
     Each next one is the larger of previous + 1 and the next term of the geometric series from the previous to the last. A geometric
-    term never exceeds the arithmetic one, so room for the remaining integers is never lost.
+    term never exceeds the arithmetic one, so room for the remaining integers is never lost. Read-only: cells share it.
     """
     check_records(steps, records)
     return _step_grid(steps, records).copy()
@@ -260,4 +261,6 @@ def _step_grid(steps: int, records: int) -> Int[np.ndarray, "records"]:
     while len(grid) < records - 1:
         left = records - len(grid)
         grid.append(max(grid[-1] + 1, round(grid[-1] * (steps / grid[-1]) ** (1.0 / left))))
-    return np.array([*grid, steps], dtype=np.int64)
+    found = np.array([*grid, steps], dtype=np.int64)
+    found.flags.writeable = False
+    return found

@@ -31,6 +31,8 @@ RATES = {
 }
 """Arithmetic per second of one core in float32 (gradients of the inputs, which nobody needs, are counted: hence rates above the peak)."""
 OTHER_RATE = 30e9
+TWIN_RATE = 40e9
+"""The same for twins trained alone, on second moments: small products."""
 DOUBLE = 2.5
 """Float64 against float32."""
 STEP_OVERHEAD, BATCH_OVERHEAD = 0.1e-6, 15e-6
@@ -41,8 +43,9 @@ RECORD_STEPS = 4.0
 """A record (train and test losses, modes, divergence) in units of a step."""
 START = 4.0
 """Seconds until the first step of a job: interpreter, imports, data, compilation."""
-PREDICTION = 5e-3
-"""Seconds of a cell that is only predicted."""
+PREDICTION, BYTES_PREDICTED, PREDICTED_BUCKET = 2e-3, 20e6, 1.0
+"""Seconds that a cell's predictions take, bytes of them made and written a second, and seconds of compilation for every shard."""
+MOST_THEORY_JOBS, MOST_TIERS = 32, 4
 JOBS, SHORTEST_JOB, LONGEST_JOB = 200, 30.0, 3600.0
 """How many jobs a long study is cut into (and at most one more for each bucket), and the bounds of their duration in seconds."""
 TRAINED, PREDICTED, STORED = 1.6, 1.1, 2.1
@@ -61,6 +64,8 @@ class Sizes:
 
     samples: int
     modes: int
+    pull: float = 0.0
+    """Multiply-adds of K G, from which a twin on second moments has its gradient."""
 
 
 def multiply_adds(architecture: Architecture) -> float:
@@ -100,11 +105,31 @@ def moment_multiply_adds(architecture: Architecture) -> float:
 def step_seconds(cell: Cell, sizes: Sizes) -> float:
     """Seconds that one lane adds to one step."""
     architecture, batch = cell.architecture, cell.optimizer.batch_size
+    if not cell.has_network and reads_moments(cell):
+        return STEP_OVERHEAD + 6.0 * (twin_multiply_adds(cell) + sizes.pull) / TWIN_RATE
     on_moments = architecture.is_own_twin(batch)
     work = moment_multiply_adds(architecture) if on_moments else multiply_adds(architecture) * (batch or sizes.samples)
     double = DOUBLE if cell.precision == "float64" else 1.0
     overhead = STEP_OVERHEAD + (BATCH_OVERHEAD if batch else 0.0)
     return overhead + double * 6.0 * work / RATES.get(architecture.name, OTHER_RATE)
+
+
+def reads_moments(cell: Cell) -> bool:
+    """Whether second moments tell the twin its gradient (see `dynamics.train.Program.reads_moments`)."""
+    return cell.optimizer.batch_size is None and cell.task.loss_name == "squared_error" and not cell.architecture.layered
+
+
+def twin_multiply_adds(cell: Cell) -> float:
+    """Multiply-adds of G from the twin's factors."""
+    architecture = cell.architecture
+    factors = architecture.factors(np.zeros((architecture.unit_size, architecture.width)))
+    entries = len(factors[0]) if architecture.pairing == "rowwise" else len(factors[0]) * len(factors[-1])
+    return float(entries * cell.twin_width)
+
+
+def prediction_seconds(cell: Cell, sizes: Sizes) -> float:
+    """Seconds that all tiers of a cell take."""
+    return PREDICTION + 8.0 * cell.records * (MOST_TIERS * (1 + sizes.modes) + 2) / BYTES_PREDICTED
 
 
 def cell_bytes(cell: Cell, sizes: Sizes) -> float:
@@ -125,24 +150,33 @@ class Cost:
     """A job until its first step."""
     cell: float = PREPARE
     """What one cell adds whatever its steps are."""
+    prediction: float = PREDICTION
+    """What the predictions of one cell take."""
 
     @classmethod
     def estimated(cls, cell: Cell, sizes: Sizes) -> Cost:
         """By the static model, from any cell of the bucket."""
+        predicted = prediction_seconds(cell, sizes)
         if not cell.trained:
-            return cls(0.0, 0.0, cell=PREDICTION)
+            return cls(0.0, 0.0, cell=predicted, prediction=predicted)
         step = step_seconds(cell, sizes)
-        return cls(step, RECORD_STEPS * step)
+        return cls(step, RECORD_STEPS * step, prediction=predicted)
 
     def of_cell(self, cell: Cell) -> float:
-        """Seconds of one lane from first to last step."""
+        """Seconds of one lane from first to last step; of its prediction where nothing is trained."""
         return self.cell + self.step * cell.steps + self.record * cell.records
 
     def of_shard(self, shard: Shard) -> float:
-        """Seconds of one job; padded lanes cost like the others."""
+        """Seconds of one training job, padded lanes like the others, or of the predictions where there is none."""
+        if not shard.trained:
+            return self.of_predictions(shard)
         together = Counter(cell.lane_key for cell in shard.cells)
         seconds = {cell.lane_key: self.of_cell(cell) for cell in shard.cells}
         return self.start + sum(ceil(number / shard.lane_width) * shard.lane_width * seconds[key] for key, number in together.items())
+
+    def of_predictions(self, shard: Shard) -> float:
+        """Seconds that a job of predictions spends on this shard."""
+        return PREDICTED_BUCKET + self.prediction * len(shard.cells)
 
 
 def wall_seconds(durations: list[float], workers: int) -> float:

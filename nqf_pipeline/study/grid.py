@@ -10,6 +10,7 @@ from math import ceil, floor, log10, sqrt
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 from pydantic import BaseModel
 from threadpoolctl import threadpool_limits
 
@@ -198,7 +199,9 @@ def reference_problem(setting: Setting) -> Problem:
 def sizes_of(setting: Setting) -> Sizes:
     """Number of samples and of watched modes."""
     problem = reference_problem(setting)
-    return Sizes(problem.targets.shape[-1], len(problem.modes.target))
+    moments = problem.moments
+    pull = moments.operator.size if moments.kind == "diagonal" else np.size(moments.optimum) * len(moments.operator)
+    return Sizes(problem.targets.shape[-1], len(problem.modes.target), float(pull))
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,10 @@ from nqf_pipeline.study.cost import (
     FILES_PER_BUCKET,
     FILES_PER_SHARD,
     FILES_PER_STUDY,
+    MOST_THEORY_JOBS,
     SHARD_BYTES,
+    SHORTEST_JOB,
+    START,
     STUDY_BYTES,
     Cost,
     cell_bytes,
@@ -91,6 +95,21 @@ class Plan:
         """The shards that have a training job."""
         return tuple(shard for shard in self.shards if shard.trained)
 
+    @cached_property
+    def predicting(self) -> tuple[tuple[Shard, ...], ...]:
+        """The shards of each job of predictions: about `minutes_per_job` each, and not too many jobs, whose start would dominate.
+
+        In the order in which they were formed, so that what an extension adds lies together.
+        """
+        wanted = {shard.id for shard in self.shards}
+        shards = [shard for shard in (*self.manifest.shards, *self.new_shards) if shard.id in wanted]
+        durations = [self.costs[shard.bucket].of_predictions(shard) for shard in shards]
+        target = max(self.study.engine.job_seconds or SHORTEST_JOB, sum(durations) / MOST_THEORY_JOBS)
+        jobs: dict[int, list[Shard]] = {}
+        for shard, end, duration in zip(shards, accumulate(durations), durations, strict=True):
+            jobs.setdefault(int((end - duration / 2) / target), []).append(shard)
+        return tuple(tuple(job) for job in jobs.values())
+
     def results_of(self, shard: Shard) -> tuple[Path, Path]:
         """(arrays, summary) that make the cells of a shard done: trained trajectories, or predictions where nothing is trained."""
         if shard.trained:
@@ -122,17 +141,23 @@ class Plan:
         cells = sum(cell_bytes(cell, self.grid.sizes[cell.bucket]) for cell in self.cells)
         return cells + SHARD_BYTES * len(self.shards) + BUCKET_BYTES * buckets + STUDY_BYTES
 
+    def _durations(self) -> list[float]:
+        """Seconds of each job that is left to do: training, and predictions."""
+        training = [self.seconds(shard) for shard in self.training if not self.done(shard)]
+        missing = [[s for s in job if not self.layout.theory_summary(s.id).exists()] for job in self.predicting]
+        return training + [START + sum(self.costs[s.bucket].of_predictions(s) for s in job) for job in missing if job]
+
     def summary(self) -> dict[str, Any]:
-        """What `nqf plan --json` prints. `seconds` is the estimated wall time of the shards to run, on `engine.workers` cores."""
+        """What `nqf plan --json` prints. `seconds` is the estimated wall time of the jobs to run, on `engine.workers` cores."""
         to_run = [shard for shard in self.shards if not self.done(shard)]
         buckets = {shard.bucket for shard in self.shards}
         return {
             "study": self.study.name,
             "cells": len(self.grid.cells),
-            "train": Counter(cell.train for cell in self.cells),
+            "train": dict(Counter(cell.train for cell in self.cells)),
             "buckets": len(buckets),
             "shards": len(self.shards),
-            "seconds": round(wall_seconds([self.seconds(shard) for shard in to_run], self.study.engine.workers), 1),
+            "seconds": round(wall_seconds(self._durations(), self.study.engine.workers), 1),
             "bytes": round(self._bytes(len(buckets))),
             "files": FILES_PER_STUDY + FILES_PER_SHARD * len(self.shards) + FILES_PER_BUCKET * len(buckets),
             "to_run": len(to_run),

@@ -112,6 +112,13 @@ def predict(cells: Sequence[CellInputs], tiers: Collection[str] = TIERS) -> list
     stepped = {i: modes for i, modes in systems.items() if regimes[i].name != "isotropic"} if "discrete" in tiers else {}
     found = discrete_modes(list(stepped.values()), [cells[i].optimizer for i in stepped], [cells[i].step_number for i in stepped])
     discrete = dict(zip(stepped, found, strict=True))
+    coupled = {i: system(cells[i], known) for i, known in enumerate(regimes) if known.coupled}
+    systems |= coupled
+    if "discrete" in tiers:
+        among = [modes for modes in coupled.values() if isinstance(modes, CoupledSystem)]
+        discrete |= zip(
+            coupled, coupled_modes(among, [cells[i].optimizer for i in coupled], [cells[i].step_number for i in coupled]), strict=True
+        )
     closure = [i for i, known in enumerate(regimes) if known.stepped and "discrete" in tiers]
     predictions = [_prediction(cell, regimes[i], systems.get(i), discrete.get(i), tiers) for i, cell in enumerate(cells)]
     for i, (strength, loss) in zip(closure, order_curves([cells[i] for i in closure]), strict=True):
@@ -144,8 +151,8 @@ def system(cell: CellInputs, found: Regime) -> System:
 
 def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete: Array | None, asked: Collection[str]) -> Prediction:
     curves, plateau_loss, events = {}, None, None
-    if found.coupled:
-        curves = _coupled(cell, found, asked)
+    if isinstance(modes, CoupledSystem):
+        curves, modes = _coupled(cell, modes, discrete, asked), None
     elif modes is not None and found.name == "isotropic":
         plateau_loss, curves = _plateau_loss(cell, modes), _isotropic(cell, modes, asked)
     elif modes is not None:
@@ -162,24 +169,27 @@ def _prediction(cell: CellInputs, found: Regime, modes: System | None, discrete:
     return Prediction(found, curves, plateau_loss, modes, events)
 
 
-def _coupled(cell: CellInputs, found: Regime, asked: Collection[str]) -> dict[str, TierCurve]:
+def _coupled(cell: CellInputs, modes: CoupledSystem, discrete: Array | None, asked: Collection[str]) -> dict[str, TierCurve]:
     """Interacting modes, integrated and stepped; what ignites after the records is read off the flow, if there are not too many modes."""
-    modes = system(cell, found)
-    assert isinstance(modes, CoupledSystem)
     curves, later = {}, np.full(len(modes.mix), np.nan)
+    time = cell.optimizer.flow_time(cell.step_number)
     if len(modes.rate) <= MOST_WALKED and np.all(modes.seed > 0):
         events = walk(modes.rate[None, :, 0], modes.interaction[None], np.log(modes.seed[None, :, 0]), cell.optimizer)
         last = max((float(event.step[0]) for event in events.events), default=1.0)
         grid = np.geomspace(1.0, max(2 * last, 2.0), LATE_POINTS)
-        flow = modes.flow(grid * cell.optimizer.time_scale, cell.optimizer.weight_decay)
+        # One solution serves both grids.
+        times, place = np.unique(np.concatenate([grid * cell.optimizer.time_scale, time]), return_inverse=True)
+        path = modes.flow(times, cell.optimizer.weight_decay)[place]
+        flow, recorded = path[: len(grid)], path[len(grid) :]
         later = cell.optimizer.scheduled_steps(crossing(grid, modes.strength(flow)))
         if "event" in asked:
             curves["event"] = _walked(cell, modes, events, grid)
-    time = cell.optimizer.flow_time(cell.step_number)
+    else:
+        recorded = modes.flow(time, cell.optimizer.weight_decay)
     if "flow" in asked:
-        curves["flow"] = _curve(cell, modes, modes.flow(time, cell.optimizer.weight_decay), later)
-    if "discrete" in asked:
-        curves["discrete"] = _curve(cell, modes, coupled_modes(modes, cell.optimizer, cell.step_number), later)
+        curves["flow"] = _curve(cell, modes, recorded, later)
+    if discrete is not None:
+        curves["discrete"] = _curve(cell, modes, discrete, later)
     return curves
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,12 +40,21 @@ def discrete_modes(
 
 
 def coupled_modes(
-    system: CoupledSystem, optimizer: Optimizer, step_number: Int[Array, "records"]
-) -> Float[Array, "records groups members"]:
-    """z of interacting modes at the recorded steps, exactly."""
+    systems: Sequence[CoupledSystem], optimizers: Sequence[Optimizer], step_numbers: Sequence[Int[Array, "records"]]
+) -> list[Float[Array, "records groups members"]]:
+    """z of interacting modes at the recorded steps, exactly; systems of one shape, schedule and step grid run together."""
     from nqf_pipeline.dynamics.recursion import coupled_recursion
 
-    return coupled_recursion(system.rate[:, 0], system.interaction, system.seed[:, 0], optimizer, step_number)[..., None]
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for i, (modes, optimizer, steps) in enumerate(zip(systems, optimizers, step_numbers, strict=True)):
+        groups[modes.rate.shape, optimizer.timetable, np.asarray(steps).tobytes()].append(i)
+    found: dict[int, Array] = {}
+    for part in groups.values():
+        rate, seed = (np.stack([getattr(systems[i], name)[:, 0] for i in part]) for name in ("rate", "seed"))
+        interaction = np.stack([systems[i].interaction for i in part])
+        z = coupled_recursion(rate, interaction, seed, [optimizers[i] for i in part], step_numbers[part[0]])
+        found.update(zip(part, z[..., None], strict=True))
+    return [found[i] for i in range(len(systems))]
 
 
 def _shape(modes: System, optimizer: Optimizer, step_number: Int[Array, "records"]) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ with a^2 = C the saturation, so that V = r^2 / (8 C) is the share of an unlearnt
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,21 +52,21 @@ class System:
     def saturation(self) -> Float[Array, "groups members"]:
         return self.coupling**2
 
-    @property
+    @cached_property
     def target(self) -> Float[Array, "groups"]:
         """y, the value that sum_j a_j z_j learns."""
         strongest = np.abs(self.coupling).argmax(-1)[:, None]
         coupling = np.take_along_axis(self.coupling, strongest, -1)
         return np.divide(np.take_along_axis(self.rate, strongest, -1), coupling, out=np.zeros_like(coupling), where=coupling != 0)[:, 0]
 
-    @property
+    @cached_property
     def leader(self) -> Array:
         """The fastest member of each group: the one that ignites."""
         return self.rate.argmax(-1)
 
     def led(self, array: Float[Array, "groups members"]) -> Float[Array, "groups"]:
         """An array at the leaders."""
-        return np.take_along_axis(array, self.leader[:, None], -1)[:, 0]
+        return array[np.arange(len(array)), self.leader]
 
     def strength(self, z: Float[Array, "records groups members"]) -> Float[Array, "records watched"]:
         single = np.tensordot(z, self.mix, axes=((1, 2), (1, 2)))
@@ -93,7 +94,7 @@ class System:
         z[:, rows, first], z[:, rows, 1 - first] = closed.pair(time[:, None], rate, saturation, seed, self.seed[rows, 1 - first])
         return z
 
-    @property
+    @cached_property
     def owner(self) -> Array:
         """The group that each watched mode mostly consists of."""
         return np.abs(self.mix).max(-1).argmax(-1)

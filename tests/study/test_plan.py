@@ -31,8 +31,8 @@ def lines(results):
 
 def finish(wish, shards):
     for shard in shards:
-        wish.layout.shard(shard.id).parent.mkdir(parents=True, exist_ok=True)
-        for path in (wish.layout.shard(shard.id), wish.layout.shard_summary(shard.id)):
+        for path in (*wish.results_of(shard), wish.layout.theory(shard.id), wish.layout.theory_summary(shard.id)):
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("{}")
 
 

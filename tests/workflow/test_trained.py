@@ -42,7 +42,7 @@ EXPERIMENTS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, str]:
     workspace = Workspace(tmp_path_factory.mktemp("trained"))
-    workspace.write({"name": "tiny", "experiments": EXPERIMENTS, "report": {"formats": ["svg"]}})
+    workspace.write({"name": "tiny", "experiments": EXPERIMENTS, "engine": {"minutes_per_job": 0.03}, "report": {"formats": ["svg"]}})
     return workspace, workspace.finish()
 
 
@@ -57,6 +57,7 @@ def test_jobs_train_what_is_to_be_trained(run: tuple[Workspace, str]) -> None:
     buckets = cells.loc[cells["train"] != "nothing", "bucket"].nunique()
     assert len(list((workspace.results / "shards").glob("*.zip"))) == buckets == 3
     assert len(list((workspace.results / "theory").glob("*.zip"))) == cells["bucket"].nunique()
+    assert 2 <= output.count("Predicting cells") < cells["bucket"].nunique()
     assert "no tier of theory predicts these cells" in output
     assert "Nothing to be done" in workspace.finish()
 
