@@ -110,3 +110,11 @@ def test_the_analysis_never_imports_jax(module: str) -> None:
 def test_analysing_never_imports_jax(results: Path) -> None:
     code = f"import sys; from nqf_pipeline.analysis.run import analyse; analyse({str(results)!r}); assert 'jax._src' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_texts_of_all_batches_share_their_codes() -> None:
+    parts = [pd.DataFrame(columns) for columns in ({"a": ["y", "x"], "b": [1.0, 2.0]}, {"a": ["z"], "c": ["w"]}, {"b": [3.0]})]
+    found = run._together([run._compact(part.astype({name: object for name in part if name != "b"})) for part in parts])
+    assert [found[name].dtype for name in "abc"] == ["category", "float64", "category"]
+    assert found["a"].astype(object).fillna("-").tolist() == ["y", "x", "z", "-"]
+    assert found["c"].astype(object).fillna("-").tolist() == ["-", "-", "w", "-"]

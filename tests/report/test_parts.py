@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
 from nqf_pipeline.models import ARCHITECTURES
+from nqf_pipeline.report import tables
 from nqf_pipeline.report.canvas import grid_of
 from nqf_pipeline.report.data import ordered, typical, where
 from nqf_pipeline.report.ignition import finest_predictions
@@ -112,3 +113,9 @@ def test_no_prediction_stays_no_prediction():
     """Only trained twins predict here: no row, not a row of nothing."""
     table = pd.DataFrame({"cell": ["a"], "mode": [1], "tier": ["twin"], "relative_error": [0.1]}, index=[95])
     assert finest_predictions(table).empty
+
+
+def test_a_long_table_says_where_its_other_rows_are() -> None:
+    assert tables._rest(tables.MOST, "cells") == ""
+    assert f"The first {tables.MOST:,} of 20,000 rows" in tables._rest(20_000, "cells")
+    assert "nqf query RESULTS cells" in tables._rest(20_000, "cells")

@@ -26,6 +26,8 @@ from nqf_pipeline.analysis.suddenness import half_and_width
 from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.theory.ignition import crossing
 
+_READ = ("step_number", "mode_number", "twin_mode", "twin_loss")
+_BY_TIER = ("theory_mode", "theory_loss", "theory_ignition")
 NOTHING = Seen(*(float("nan"),) * 6)
 
 
@@ -38,9 +40,13 @@ def drop_rows(dataset: xr.Dataset, coordinates: pd.DataFrame) -> pd.DataFrame:
     steps = dataset["step_number"].to_numpy()
     sources = sources_of(dataset)
     curves = {source: look(steps, dataset[f"{source}_loss"].to_numpy()) for source in sources}
+    tiers = [str(tier) for tier in dataset["tier"].to_numpy()]
+    arrays = {
+        name: dataset[name].transpose("cell", *(("tier",) if name in _BY_TIER else ()), ...).to_numpy() for name in (*_READ, *_BY_TIER)
+    }
     rows = []
     for cell in range(len(cells)):
-        said = _Said.of(dataset.isel(cell=cell))
+        said = _Said.of({name: values[cell] for name, values in arrays.items()}, tiers)
         for tier, prediction in said.tiers():
             ways = list(readings(prediction))
             for source in sources if tier != "twin" else sources[:-1]:
@@ -67,33 +73,32 @@ def predicted_staircases(dataset: xr.Dataset) -> Bool[np.ndarray, "cells"]:
 class _Said:
     """One cell and what is predicted of it."""
 
-    cell: xr.Dataset
+    cell: dict[str, np.ndarray]
+    """Its arrays by name; predictions by tier first."""
+    names: list[str]
+    """Of the tiers."""
     steps: Float[np.ndarray, "records"]
     widths: Float[np.ndarray, "modes"]
     """Of the finest tier that predicts each mode's strength; a coarser one moves steps, and does not know their widths."""
 
     @classmethod
-    def of(cls, cell: xr.Dataset) -> _Said:
-        steps = cell["step_number"].to_numpy()
-        widths = np.full(cell.sizes["mode"], np.nan)
-        for tier in (tier for tier in reversed(TIERS) if tier in cell["tier"]):
-            strength = cell["theory_mode"].sel(tier=tier).to_numpy()
-            widths = np.where(np.isnan(widths), _width(steps, strength), widths)
-        return cls(cell, steps.astype(float), widths)
+    def of(cls, cell: dict[str, np.ndarray], names: list[str]) -> _Said:
+        steps = cell["step_number"]
+        widths = np.full(cell["mode_number"].shape, np.nan)
+        for tier in (tier for tier in reversed(TIERS) if tier in names):
+            widths = np.where(np.isnan(widths), _width(steps, cell["theory_mode"][names.index(tier)]), widths)
+        return cls(cell, names, steps.astype(float), widths)
 
     def tiers(self) -> Iterator[tuple[str, Prediction]]:
         """Each tier with a statement about the cell, then the twin."""
-        for tier in self.cell["tier"].to_numpy():
-            part = self.cell.sel(tier=tier)
-            time = part["theory_ignition"].to_numpy()
+        for tier, time, loss in zip(self.names, self.cell["theory_ignition"], self.cell["theory_loss"], strict=True):
             if not np.isnan(time).all():
-                yield str(tier), self._prediction(time, self.widths, part["theory_loss"].to_numpy())
-        strength, loss = self.cell["twin_mode"].to_numpy(), self.cell["twin_loss"].to_numpy()
-        steps, strength = self.cell["step_number"].to_numpy(), np.nan_to_num(strength)
-        yield "twin", self._prediction(crossing(steps, strength), half_and_width(steps, strength)[1], loss)
+                yield tier, self._prediction(time, self.widths, loss)
+        steps, strength = self.cell["step_number"], np.nan_to_num(self.cell["twin_mode"])
+        yield "twin", self._prediction(crossing(steps, strength), half_and_width(steps, strength)[1], self.cell["twin_loss"])
 
     def _prediction(self, time: np.ndarray, width: np.ndarray, loss: np.ndarray) -> Prediction:
-        return Prediction(self.cell["mode_number"].to_numpy(), time, width, self.steps, lifted(loss))
+        return Prediction(self.cell["mode_number"], time, width, self.steps, lifted(loss))
 
 
 def _width(steps: np.ndarray, strength: np.ndarray) -> Float[np.ndarray, "modes"]:
