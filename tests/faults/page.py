@@ -29,19 +29,23 @@ def page(faults: pd.DataFrame, day: str) -> str:
         f"## Measured on {day}",
         f"Survived: {' and '.join(counts)}. {SURVIVED}",
         "**Whole runs**\n\n" + _table("fault", faults[runs].groupby("kind", sort=False)),
-        "**Store, planner and workers**\n\n" + _table("fault, target", faults[~runs].groupby(["kind", "target"], sort=False)),
+        "**Store, planner and workers**\n\n" + _table("target", _by_target(faults[~runs]).groupby("target", sort=False)),
         _lost(faults[~survived]),
     ]
     return "\n\n".join(parts) + "\n"
 
 
+def _by_target(faults: pd.DataFrame) -> pd.DataFrame:
+    """The many faults of one target in one row: each kind with what happened."""
+    return faults.assign(outcome=faults["kind"] + ": " + faults["outcome"])
+
+
 def _table(head: str, groups: Iterable[tuple[Any, pd.DataFrame]]) -> str:
     rows = [HEADER.format(head)]
     for name, group in groups:
-        label = name if isinstance(name, str) else ", ".join(name)
         good = group["problem"] == ""
         seen = "; ".join(f"{text}" + (f" ({count})" if count > 1 else "") for text, count in group["outcome"].value_counts().items())
-        rows.append(f"| {label} | {len(group)} | {int(good.sum())} | {seen} |")
+        rows.append(f"| {name} | {len(group)} | {int(good.sum())} | {seen} |")
     return "\n".join(rows)
 
 
