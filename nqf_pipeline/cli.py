@@ -185,7 +185,8 @@ def merge(
     from nqf_pipeline.stages.run import merge_study
 
     done = merge_study(results, allow_partial)
-    console.print(f"{done.cells - done.missing} of {done.cells} cells in {done.files} files, {done.bytes / 1e6:.1f} MB")
+    kept = f"; {done.carried_over} of {done.buckets} buckets did not change" if done.carried_over else ""
+    console.print(f"{done.cells - done.missing} of {done.cells} cells in {done.files} files, {done.bytes / 1e6:.1f} MB{kept}")
 
 
 @app.command()

@@ -121,6 +121,7 @@ def test_a_removed_sigma_leaves_the_store_without_training(finished: Workspace, 
     before = workspace.files(*SHARD_FILES)
     workspace.change(fewer_sigma)
     assert jobs(workspace.finish("--until", "merge")) == {"merge": 1}
+    assert "buckets did not change" in (workspace.results / "logs" / "merge.log").read_text()
     assert workspace.files(*SHARD_FILES) == before
     cells = cells_of(workspace)
     assert {name for name in old_cells if old_cells[name]["sigma"] != 0.1} == set(cells)
