@@ -56,7 +56,13 @@ def test_a_job_of_two_cores_computes_the_same(cluster: Cluster, tmp_path: Path) 
     site.settle(**{"set-threads": {"train": 2}})
     site.store()
     assert {record["threads"] for record in site.records()} == {2}
-    assert site.lasting() == here.lasting()
+    stored, expected = site.lasting(), here.lasting()
+    assert stored.keys() == expected.keys()
+    different = {name for name in expected if stored[name] != expected[name]}
+    assert different == {"trajectories.json", "trajectories.zarr/zarr.json"}, "only the attribute that says how many threads there were"
+    attributes = [json.loads(files["trajectories.zarr/zarr.json"])["attributes"] for files in (stored, expected)]
+    assert [one.pop("threads") for one in attributes] == [[2], [1]]
+    assert attributes[0] == attributes[1]
 
 
 def test_jobs_that_meet_their_memory_limit_get_more(site: Site, local: Workspace) -> None:
