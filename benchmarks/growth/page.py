@@ -17,6 +17,8 @@ from benchmarks.rows import FOLDER
 DOCS = FOLDER.parent / "docs"
 PAGE, GROWTH, LIMITS = DOCS / "scaling.md", DOCS / "figures" / "growth.svg", DOCS / "figures" / "limits_{mix}.svg"
 CELLS = (1e6, 1e8)
+FEWEST = 3
+"""Sizes that a mix must have been run at before it is continued."""
 MIXES = {
     "large": "Mix of `config/large.yaml` (networks with twins, twins alone, cells that are only predicted)",
     "mixed": "Mix of one MLP: 5 % networks with twins, 20 % twins alone, 75 % cells that are only predicted",
@@ -36,7 +38,7 @@ Nobody ran these. Every number is the fitted line of a whole study's stage, cont
 interval say. Growth that the sweeps do not resolve is taken to be linear, with none at all as the lower end. Jobs are cut as
 `minutes_per_job: auto` cuts them (half a minute to an hour, some 200 as long as that suffices); under SLURM every job plans the study
 again. Cores of the cluster are taken to be as fast as those measured. A node hour is an hour of the whole machine; merge, analysis,
-figures and report are one job each and hold it alone."""
+figures and report are one job each and hold it alone. A quantity that stayed flat over the studies measured is continued as it is."""
 _BREAKS = """## What breaks first
 
 Cells at which each limit is met, in order, on the central line; limits are those of the workflow's rules or usual ones, as stated."""
@@ -62,7 +64,7 @@ def _parts(found: dict[str, Any]) -> Iterator[str]:
         return
     yield _kinds(runs)
     yield _FORECAST
-    forecasts = [Forecast(mix, own, sweeps) for mix in MIXES if (own := [run for run in runs if run.mix == mix])]
+    forecasts = [Forecast(mix, own, sweeps) for mix in MIXES if len(own := [run for run in runs if run.mix == mix]) >= FEWEST]
     for forecast in forecasts:
         yield f"### {MIXES[forecast.mix]}"
         yield _forecast(forecast)

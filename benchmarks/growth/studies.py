@@ -40,7 +40,6 @@ class Measured:
 
     mix: str
     cells: int
-    wall: float
     kernels: float
     """Core seconds in compiled kernels."""
     train_jobs: int
@@ -58,13 +57,15 @@ class Measured:
 
 
 def study_runs(scratch: Path, scale: float) -> list[Measured]:
-    """Both mixes at every size; the smallest two in a quick look."""
+    """Both mixes at every size, the smallest two in a quick look; of the large study also the whole, where results/large holds it."""
     sizes = len(SHARES) if scale == 1 else 2
     runs = [_measure("mlp", _mlp(seeds), scratch / f"mlp{seeds}") for seeds in MLP_SEEDS[:sizes]]
     if not LARGE.exists():
         return runs + [_measure("mixed", mixed(seeds), scratch / f"mixed{seeds}") for seeds in MIXED_SEEDS[:sizes]]
     large = yaml.safe_load(LARGE.read_text())
-    return runs + [_measure("large", thinned(large, share), scratch / f"large{1 / share:.0f}") for share in SHARES[:sizes]]
+    runs += [_measure("large", thinned(large, share), scratch / f"large{1 / share:.0f}") for share in SHARES[:sizes]]
+    whole = Finished(0.0, ROOT / "results" / "large")
+    return [*runs, recorded("large", whole)] if whole.layout.report.exists() else runs
 
 
 def mixed(seeds: int) -> Study:
@@ -102,7 +103,11 @@ def thinned(study: Study, share: float) -> Study:
 
 
 def _measure(mix: str, study: Study, folder: Path) -> Measured:
-    finished = run_workflow(write_config(folder, study))
+    return recorded(mix, run_workflow(write_config(folder, study)))
+
+
+def recorded(mix: str, finished: Finished) -> Measured:
+    """What the jobs of a finished study recorded."""
     seconds: dict[str, float] = defaultdict(float)
     megabytes: dict[str, float] = defaultdict(float)
     for job in finished.jobs:
@@ -113,7 +118,6 @@ def _measure(mix: str, study: Study, folder: Path) -> Measured:
     return Measured(
         mix=mix,
         cells=sum(kind.cells for kind in kinds.values()),
-        wall=finished.seconds,
         kernels=kernels,
         train_jobs=sum(job.stage == "train" for job in finished.jobs),
         seconds=dict(seconds),

@@ -58,9 +58,7 @@ def linear(cells: int) -> Measured:
     stages = ("train", "theory", "merge", "analyse", "figures", "report")
     seconds = dict.fromkeys(stages, 10.0 + cells) | {"train": cells + 2.0}
     kinds = {"nothing": Kind(cells, 0.0, 1.0, 100)}
-    return Measured(
-        "mlp", cells, 1.0, float(cells), 2, seconds, dict.fromkeys(stages, 50.0 + cells), cells, 1000 * cells, 10 * cells, kinds
-    )
+    return Measured("mlp", cells, float(cells), 2, seconds, dict.fromkeys(stages, 50.0 + cells), cells, 1000 * cells, 10 * cells, kinds)
 
 
 @pytest.fixture
