@@ -42,9 +42,10 @@ def heal(workspace: Workspace, *arguments: str, until: str = STORED) -> str:
 
 def follow(workspace: Workspace, text: str) -> list[str]:
     """Delete what a message says to delete."""
-    names = re.findall(r"[Dd]elete (\S+?\.\w+)(?: and (\S+?\.json))?[\s.]", text)
+    text = re.sub(r"(\S+): damaged \(.*?\)\. Delete it", r"Delete \1", " ".join(text.split()))
+    pairs = re.findall(r"[Dd]elet(?:e|ing) (\S+)(?: and (\S+\.json))?", text)
     found = []
-    for name in {Path(part).name for pair in names for part in pair if part}:
+    for name in sorted({Path(part.rstrip(".,;")).name for pair in pairs for part in pair if "." in part}):
         found += [path for path in workspace.results.rglob(name) if _named(path, text)]
     for path in found:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
