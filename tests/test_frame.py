@@ -137,6 +137,12 @@ def test_snakefile_is_short() -> None:
     assert len(lines) < 40, "rules belong in workflow/rules/, logic in the package"
 
 
+def test_profile_of_a_cluster_runs_jobs_like_the_default_one() -> None:
+    profiles = ROOT / "workflow" / "profiles"
+    default, slurm = (yaml.safe_load((profiles / name / "config.yaml").read_text()) for name in ("default", "slurm"))
+    assert default == {key: slurm.get(key) for key in default}
+
+
 def test_planning_and_analysis_never_import_jax() -> None:
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for name in JAX_FREE for path in python_files(PACKAGE / name)]
     # `lazy_loader` puts a placeholder for jax into sys.modules; jaxlib appears when it is really imported.
