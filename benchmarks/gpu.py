@@ -8,15 +8,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 from benchmarks.engine import ARCHITECTURES, cell_of
 from benchmarks.rows import FOLDER, Row, rate_row
-from nqf_pipeline.stages.placing import Place, train_cells
+from nqf_pipeline.stages.placing import Place, Work, train_cells
 from nqf_pipeline.study.config import EngineSettings
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 STEPS = 2000
 
@@ -52,10 +48,9 @@ def _python(*arguments: str) -> str:
 def measure(kind: str, device: str, lanes: int, steps: int) -> float:
     """Lane-steps per second of one lane group, its compilation left out."""
     cells = [cell_of(kind, seed, steps) for seed in range(lanes)]
-    parts: list[xr.Dataset] = []
-    place = Place(device="gpu" if device == "gpu" else "cpu")
-    spent = train_cells(cells, lanes, place, lambda done: None, parts)
-    return lanes * steps / spent.seconds["run"]
+    work = Work(lanes)
+    train_cells(cells, Place(device="gpu" if device == "gpu" else "cpu"), work)
+    return lanes * steps / work.seconds["run"]
 
 
 if __name__ == "__main__":

@@ -266,7 +266,7 @@ def retry(results: Results) -> None:
     chosen = attempts.retry(Layout(results))
     for shard in chosen:
         console.print(f"to be trained again: {shard}", markup=False, highlight=False)
-    console.print("Start the workflow again." if chosen else "every shard is trained")
+    console.print("Start the workflow again." if chosen else "no shard was given up or closed")
 
 
 @app.command()

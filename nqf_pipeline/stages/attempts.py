@@ -11,6 +11,7 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.locks import claim_run, running_since
 from nqf_pipeline.store.atomic import unwritable, write_bytes
 from nqf_pipeline.store.schema import ENTRIES, Status, empty
-from nqf_pipeline.store.shards import ShardError, read_record, read_shard, shard_records, summary_path
+from nqf_pipeline.store.shards import SUFFIX, ShardError, Summary, read_record, read_shard, shard_records, summary_path
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.plan import Plan
@@ -55,6 +56,11 @@ def ended_from_outside(layout: Layout, shard: str) -> int:
     return len([line for line in _lines(layout.attempts(shard)) if line != GIVEN_UP])
 
 
+def clear(layout: Layout, shard: str) -> None:
+    """Take all attempts off the record: the shard is trained, or begun anew."""
+    _write(layout.attempts(shard), [])
+
+
 def hopeless(layout: Layout, shard: str, most: int) -> bool:
     """Whether a shard was given up, or has been ended from outside as often as the study allows."""
     return GIVEN_UP in _lines(layout.attempts(shard)) or ended_from_outside(layout, shard) >= most
@@ -80,16 +86,27 @@ def _write(path: Path, lines: list[str]) -> None:
 # ---- what there is of it
 
 
-def kept(layout: Layout, shard: Shard) -> xr.Dataset | None:
+@dataclass(frozen=True)
+class Kept:
+    """Trained cells of earlier attempts, and how they were trained."""
+
+    cells: xr.Dataset
+    summary: Summary
+
+
+def kept(layout: Layout, shard: Shard) -> Kept | None:
     """The trained cells of an attempt that was stopped."""
     try:
-        dataset = read_shard(layout.stopped(shard.id))
+        dataset, record = read_shard(layout.stopped(shard.id)), read_record(layout.stopped(shard.id))
     except ShardError:
         return None
     status = dataset["status"].to_numpy()
     own = dataset["cell"].isin([cell.id for cell in shard.cells]).to_numpy()
     rows = np.flatnonzero(own & [Status(int(value)).has_numbers for value in status])
-    return dataset.isel(cell=rows).reset_coords() if len(rows) else None  # as the training stage spells it
+    if not len(rows):
+        return None
+    summary = Summary(**record.model_dump(include=set(Summary.model_fields)))
+    return Kept(dataset.isel(cell=rows).reset_coords(), summary)  # as the training stage spells it
 
 
 def forget(layout: Layout, shard: str) -> None:
@@ -140,7 +157,10 @@ def give_up(results: Path, wanted: Plan, shards: Sequence[str]) -> list[str]:
 
 
 def retry(layout: Layout) -> list[str]:
-    """Let the next run train again what has status `timed_out` or `killed`; the trained cells of these shards are kept."""
+    """Let the next run train again what has status `timed_out` or `killed`; the trained cells of these shards are kept.
+
+    Attempts that were merely counted stay on record.
+    """
     claim_run(layout)
     chosen = [path for path, record in shard_records(layout.root / "shards") if set(record.cells.values()) - TRAINED]
     for path in chosen:
@@ -149,10 +169,10 @@ def retry(layout: Layout) -> list[str]:
         if set(read_record(path).cells.values()) & TRAINED:
             write_bytes(target, path.read_bytes())
             write_bytes(summary_path(target), summary_path(path).read_bytes())
+        clear(layout, path.name.removesuffix(SUFFIX))  # first: without its summary the shard would not be found again
         summary_path(path).unlink()
         path.unlink()
-    names = [path.name.split(".")[0] for path in chosen]
-    given_up = [file.name for file in (layout.root / "attempts").glob("*") if not file.name.startswith(".")]
-    for shard in {*names, *given_up}:
-        _write(layout.attempts(shard), [])
-    return sorted({*names, *given_up})
+    given_up = [file.name for file in (layout.root / "attempts").glob("[0-9a-f]*") if GIVEN_UP in _lines(file)]
+    for shard in given_up:
+        clear(layout, shard)
+    return sorted({*(path.name.removesuffix(SUFFIX) for path in chosen), *given_up})

@@ -19,9 +19,6 @@ _GPU_FLAGS = ("--xla_gpu_deterministic_ops=true",)
 _GPU_VARIABLES = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Several workers may share one accelerator, so none takes most of its memory from the start."""
 
-PROCESS_MB = 700
-"""Memory of one worker: interpreter, JAX and the lanes of a usual network."""
-
 _claims: list[int] = []
 """File descriptors of claimed cores: the locks live as long as the process."""
 
@@ -57,13 +54,6 @@ def check_grant() -> None:
             f"the job asked SLURM for {asked} cores a task and may use {granted}: it would overrun its time limit. "
             "Ask for cores with `set-threads` in the site's profile (not `ntasks`), and see that the cluster binds tasks to cores"
         )
-
-
-def usable_cores(asked: int) -> int:
-    """Processes that a job may run, one a core: those asked for, and those granted beyond them as far as its memory reaches."""
-    granted = int(os.environ.get("SLURM_CPUS_PER_TASK") or 1)
-    memory = int(os.environ.get("SLURM_MEM_PER_NODE") or 0)
-    return max(asked, min(granted, memory // PROCESS_MB) if memory else granted)
 
 
 def prepare_worker(device: Literal["cpu", "gpu"] = "cpu") -> int | None:

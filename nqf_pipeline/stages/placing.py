@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
 from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker, require_gpu
+from nqf_pipeline.stages.watch import ASKED
+from nqf_pipeline.store.shards import Summary
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.devices import Device
-from nqf_pipeline.study.shards import lane_groups
+from nqf_pipeline.study.shards import Lanes, lane_groups
 
-Part = tuple[Cell, ...]
+if TYPE_CHECKING:  # JAX is imported when a worker is ready for it
+    from nqf_pipeline.stages.train import Stopwatch
+
 Progress = Callable[[int], None]
 FULL = "RESOURCE_EXHAUSTED"
 """What XLA says where memory is full."""
@@ -33,52 +40,63 @@ class Place:
     cores: int = 1
 
 
-@dataclass(frozen=True)
-class Spent:
-    """How cells were trained: seconds by stage (of the slowest process), the device's name, threads, and cells advanced together."""
+@dataclass
+class Work:
+    """What a job has trained, and how. It grows while the job is at work, so that whatever ends the job finds what there is."""
 
-    seconds: dict[str, float]
-    device: str
-    threads: int
     lane_width: int
+    """Cells advanced together."""
+    parts: list[xr.Dataset] = field(default_factory=list)
+    """Trajectories of the lane groups that ended."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By stage, of the slowest process."""
+    device: str = ""
+    threads: int | None = None
+    earlier: Summary | None = None
+    """Of the attempts whose cells were kept."""
 
 
-def train_cells(cells: Sequence[Cell], lane_width: int, place: Place, progress: Progress, parts: list[xr.Dataset]) -> Spent:
-    """Trains cells of one bucket; `parts` grows by the trajectories of what ends. Raises WorkError where the accelerator is absent."""
+def train_cells(cells: Sequence[Cell], place: Place, work: Work, progress: Progress = lambda done: None) -> None:
+    """Trains cells of one bucket into `work`. Raises WorkError where the accelerator is absent."""
     if place.device == "gpu":
-        return _on_gpu(cells, lane_width, progress, parts)
-    if place.cores > 1:
-        return _on_cores(cells, lane_width, place.cores, progress, parts)
-    return _on_core(cells, lane_width, progress, parts)
+        _on_gpu(cells, work, progress)
+    elif place.cores > 1:
+        _on_cores(cells, place.cores, work, progress)
+    else:
+        _on_core(cells, work, progress)
 
 
-def _on_core(cells: Sequence[Cell], lane_width: int, progress: Progress, parts: list[xr.Dataset]) -> Spent:
+def _on_core(cells: Sequence[Cell], work: Work, progress: Progress) -> None:
+    watch = _ready(work)
+    from nqf_pipeline.stages import train
+
+    train.run_cells(cells, work.lane_width, watch, progress, work.parts)
+
+
+def _ready(work: Work, device: Device = "cpu") -> Stopwatch:
+    """Set up this process for training, and let `work` see its clock."""
     begun = perf_counter()
-    prepare_worker()
+    prepare_worker(device)
     enable_double_precision()
+    if device == "gpu":
+        require_gpu()
     from nqf_pipeline.stages import train
 
     watch = train.Stopwatch()
+    work.seconds, work.device, work.threads = watch.seconds, train.device_name(), 1
     watch.seconds["start"] = perf_counter() - begun
-    train.run_cells(cells, lane_width, watch, progress, parts)
-    return Spent(watch.seconds, train.device_name(), 1, lane_width)
+    return watch
 
 
-def _on_gpu(cells: Sequence[Cell], lane_width: int, progress: Progress, parts: list[xr.Dataset]) -> Spent:
-    begun = perf_counter()
-    prepare_worker("gpu")
-    enable_double_precision()
-    require_gpu()
+def _on_gpu(cells: Sequence[Cell], work: Work, progress: Progress) -> None:
+    watch = _ready(work, "gpu")
     from nqf_pipeline.stages import train
-
-    watch = train.Stopwatch()
-    watch.seconds["start"] = perf_counter() - begun
 
     def run(width: int) -> None:
-        finished = {name for part in parts for name in part["cell"].values}
-        train.run_cells([cell for cell in cells if cell.id not in finished], width, watch, progress, parts)
+        finished = {name for part in work.parts for name in part["cell"].values}
+        train.run_cells([cell for cell in cells if cell.id not in finished], width, watch, progress, work.parts)
 
-    return Spent(watch.seconds, train.device_name(), 1, narrowed(run, lane_width))
+    work.lane_width = narrowed(run, work.lane_width)
 
 
 def narrowed(run: Callable[[int], None], lane_width: int) -> int:
@@ -95,36 +113,40 @@ def narrowed(run: Callable[[int], None], lane_width: int) -> int:
         print(f"The device's memory is full: trying {lane_width} cells at once", file=sys.stderr)
 
 
-def _on_cores(cells: Sequence[Cell], lane_width: int, cores: int, progress: Progress, parts: list[xr.Dataset]) -> Spent:
-    """Each core trains its share in a process of its own: the same bits as on one core."""
-    shares = share_out(cells, lane_width, cores)
+def _on_cores(cells: Sequence[Cell], cores: int, work: Work, progress: Progress) -> None:
+    """Lane groups in processes of their own, one a core: the same bits as on one core, and what ends is kept at once."""
+    groups = lane_groups(cells, work.lane_width)[::-1]  # shortest first, as on one core
+    work.threads = min(cores, len(groups))
     # Forking would copy locks that XLA's threads hold.
-    with ProcessPoolExecutor(len(shares), mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = {pool.submit(_share, share, lane_width, os.getpid()): share for share in shares}
-        for future in as_completed(futures):
-            parts += future.result()[0]
-            progress(len(futures[future]))
-        spent = [future.result()[1] for future in futures]
-    slowest = {stage: max(one.seconds[stage] for one in spent) for stage in spent[0].seconds}
-    return Spent(slowest, spent[0].device, len(shares), lane_width)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(work.threads, mp_context=context, initializer=_obey, initargs=(os.getpid(),)) as pool:
+        for future in as_completed([pool.submit(_train_group, group, work.lane_width) for group in groups]):
+            part, seconds, work.device = future.result()
+            work.seconds = {stage: max(spent, work.seconds.get(stage, 0.0)) for stage, spent in seconds.items()}
+            work.parts.append(part)
+            progress(part.sizes["cell"])
 
 
-def share_out(cells: Sequence[Cell], lane_width: int, cores: int) -> list[Part]:
-    """Whole lane groups for each core, the next one always to who has least: groups stay what one core would make of them."""
-    shares: list[list[Cell]] = [[] for _ in range(cores)]
-    steps = [0] * cores
-    for group in lane_groups(cells, lane_width):
-        least = steps.index(min(steps))
-        shares[least] += group
-        steps[least] += group[0].steps
-    return [tuple(share) for share in shares if share]
-
-
-def _share(cells: Part, lane_width: int, parent: int) -> tuple[list[xr.Dataset], Spent]:
+def _obey(parent: int) -> None:
+    """End with the job and not before: who is asked to end together with it would take its finished cells along."""
+    for number in ASKED:
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    parts: list[xr.Dataset] = []
-    spent = _on_core(cells, lane_width, lambda done: None, parts)
-    return parts, spent
+
+
+@cache
+def _worker(lane_width: int) -> tuple[Work, Stopwatch, dict[str, Any]]:
+    """What a process keeps from group to group: its clock, and the compiled program."""
+    work = Work(lane_width)
+    return work, _ready(work), {}
+
+
+def _train_group(cells: Lanes, lane_width: int) -> tuple[xr.Dataset, dict[str, float], str]:
+    """One lane group; its trajectories, the seconds of this process so far, and the device."""
+    work, watch, programs = _worker(lane_width)
+    from nqf_pipeline.stages import train
+
+    return train.run_cells(cells, lane_width, watch, programs=programs), watch.seconds, work.device
 
 
 def _end_with(parent: int) -> None:

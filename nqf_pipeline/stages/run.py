@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.stages.attempts import attempt, closed, forget, hopeless, kept, withdraw
-from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker, usable_cores
+from nqf_pipeline.stages.attempts import attempt, clear, closed, forget, hopeless, kept, withdraw
+from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
 from nqf_pipeline.stages.locks import claim_run, only_one
-from nqf_pipeline.stages.placing import Place, Spent, train_cells
+from nqf_pipeline.stages.placing import Place, Work, train_cells
 from nqf_pipeline.stages.provenance import git_commit, package_version, versions
 from nqf_pipeline.stages.watch import watched
 from nqf_pipeline.store.atomic import sealed, to_json, unsealed, write_bytes
 from nqf_pipeline.store.schema import Status
-from nqf_pipeline.store.shards import ShardError, Summary, read_record, read_shard, write_shard
+from nqf_pipeline.store.shards import ShardError, Summary, joined, read_record, read_shard, write_shard
 from nqf_pipeline.study.config import EngineSettings, Study
 from nqf_pipeline.study.devices import device_of
 from nqf_pipeline.study.document import Document, read_document
@@ -130,58 +130,65 @@ def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: 
             return
         engine = recorded_study(results).engine
         if hopeless(layout, shard_id, engine.attempts):
-            _close(results, shard, Status.killed, [])
+            _close(results, shard, Status.killed, _begun(layout, shard))
         else:
             with attempt(layout, shard_id):
                 _train(results, shard, engine, cores, progress)
+            clear(layout, shard_id)
         forget(layout, shard_id)
+
+
+def _begun(layout: Layout, shard: Shard) -> Work:
+    """What earlier attempts have left of a shard."""
+    found = kept(layout, shard)
+    return Work(shard.lane_width) if found is None else Work(shard.lane_width, [found.cells], earlier=found.summary)
 
 
 def _train(results: Path, shard: Shard, engine: EngineSettings, cores: int, progress: Progress) -> None:
     """Train what no earlier attempt has, within the time limit."""
     layout = Layout(Path(results))
-    done = kept(layout, shard)
-    parts, known = ([], set()) if done is None else ([done], {str(cell) for cell in done["cell"].values})
+    work = _begun(layout, shard)
+    known = {str(cell) for part in work.parts for cell in part["cell"].values}
     left = [cell for cell in shard.cells if cell.id not in known]
-    place = Place(device_of(shard.cells[0], engine), usable_cores(cores))
-    spent = None
-    with watched(3600 * engine.limit_hours, partial(_end, results, shard, parts)):
+    with watched(3600 * engine.limit_hours, partial(_end, results, shard, work)):
         if left:
-            spent = train_cells(left, shard.lane_width, place, progress, parts)
-    dataset = xr.concat(parts, dim="cell").sel(cell=[cell.id for cell in shard.cells])
-    _write(layout.shard(shard.id), shard, dataset, spent)
+            train_cells(left, Place(device_of(shard.cells[0], engine), cores), work, progress)
+    _write(layout.shard(shard.id), shard, xr.concat(work.parts, dim="cell").sel(cell=[cell.id for cell in shard.cells]), work)
 
 
-def _write(path: Path, shard: Shard, dataset: xr.Dataset, spent: Spent | None = None) -> None:
-    timings = {} if spent is None else {stage: round(seconds, 6) for stage, seconds in spent.seconds.items()}
-    how = {} if spent is None else {"device": spent.device, "threads": spent.threads}
-    lanes = shard.lane_width if spent is None else spent.lane_width
-    precision = shard.cells[0].precision
-    write_shard(
-        path, dataset, Summary(bucket=shard.bucket, timings=timings, precision=precision, lane_width=lanes, versions=versions(), **how)
+def _write(path: Path, shard: Shard, dataset: xr.Dataset, work: Work) -> None:
+    now = Summary(
+        bucket=shard.bucket,
+        timings={stage: round(seconds, 6) for stage, seconds in work.seconds.items()},
+        device=work.device,
+        precision=shard.cells[0].precision,
+        threads=work.threads,
+        lane_width=work.lane_width,
+        versions=versions(),
     )
+    write_shard(path, dataset, now if work.earlier is None else joined(work.earlier, now))
 
 
-def _close(results: Path, shard: Shard, status: Status, parts: list[xr.Dataset]) -> None:
+def _close(results: Path, shard: Shard, status: Status, work: Work) -> None:
     """Write a shard without training what is left of it, and say so."""
+    parts = list(work.parts)  # training goes on beside a time limit
     modes = parts[0].sizes["mode"] if parts else recorded_plan(results).grid.sizes[shard.bucket].modes
     left = len(shard.cells) - sum(part.sizes["cell"] for part in parts)
     path = Layout(Path(results)).shard(shard.id)
-    _write(path, shard, closed(shard.cells, status, modes, parts))
+    _write(path, shard, closed(shard.cells, status, modes, parts), work)
     print(f"warning: {path}: {left} of {len(shard.cells)} cells have status `{status.name}`. {status.remedy}", file=sys.stderr)
 
 
-def _end(results: Path, shard: Shard, parts: list[xr.Dataset], signal: int | None) -> int:
+def _end(results: Path, shard: Shard, work: Work, signal: int | None) -> int:
     """The end of a job at its time limit (its shard is written, exit code 0) or because it was asked to (it goes on another time)."""
     layout = Layout(Path(results))
-    parts = list(parts)
     try:
         if signal is None:
-            _close(results, shard, Status.timed_out, parts)
+            _close(results, shard, Status.timed_out, work)
             forget(layout, shard.id)
             return 0
-        if parts:
-            _write(layout.stopped(shard.id), shard, xr.concat(parts, dim="cell"))
+        if parts := list(work.parts):
+            _write(layout.stopped(shard.id), shard, xr.concat(parts, dim="cell"), work)
         return 128 + signal
     finally:
         withdraw(layout, shard.id)
@@ -232,4 +239,5 @@ def merge_study(results: Path, allow_partial: bool = False) -> MergeReport:
         "git_commit": git_commit(),
     }
     with only_one(wanted.layout, "merge"):
-        return merge(wanted.layout.root, wanted.cells, attributes, allow_partial=allow_partial)
+        known = {shard.id for shard in wanted.manifest.shards}
+        return merge(wanted.layout.root, wanted.cells, attributes, allow_partial, known)

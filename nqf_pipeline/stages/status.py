@@ -14,8 +14,10 @@ from nqf_pipeline.stages.locks import running_since
 from nqf_pipeline.stages.queue import study_jobs
 from nqf_pipeline.stages.run import recorded_plan
 from nqf_pipeline.store.schema import Status
-from nqf_pipeline.store.shards import read_record, shard_records
+from nqf_pipeline.store.shards import ShardRecord, read_record
 from nqf_pipeline.study.layout import Layout
+from nqf_pipeline.study.plan import Plan
+from nqf_pipeline.study.shards import Shard
 
 LITTLE = 2**20
 """Bytes; with less the logs that would say why a job failed may be lost too."""
@@ -40,17 +42,19 @@ def _ended(results: Path, shard: str, times: int) -> str:
 
 def interrupted(layout: Layout) -> dict[str, int]:
     """How often the job of each unfinished shard was ended from outside."""
-    names = [file.name for file in sorted((layout.root / "attempts").glob("[0-9a-f]*")) if running_since(layout, file.name) is None]
-    return {name: times for name in names if (times := ended_from_outside(layout, name))}
+    names = [file.name for file in sorted((layout.root / "attempts").glob("[0-9a-f]*"))]
+    idle = [name for name in names if running_since(layout, name) is None and not layout.shard_summary(name).exists()]
+    return {name: times for name in idle if (times := ended_from_outside(layout, name))}
 
 
-def unfinished(results: Path) -> list[str]:
+def unfinished(wanted: Plan) -> list[str]:
     """What a reader of a finished workflow must know: cells without numbers, with the way out. Empty where every cell was trained."""
     found: Counter[str] = Counter()
-    for _, record in shard_records(Path(results) / "shards"):
-        found.update(record.cells.values())
+    for shard in wanted.shards:
+        if wanted.done(shard):
+            found.update(_statuses(wanted, shard, read_record(wanted.results_of(shard)[0])))
     return [
-        f"{results}: {found[status.name]} cells have status `{status.name}`. {status.remedy}"
+        f"{wanted.layout.root}: {found[status.name]} cells have status `{status.name}`. {status.remedy}"
         for status in Status
         if found[status.name] and not status.has_numbers
     ]
@@ -65,7 +69,7 @@ def study_status(results: Path) -> dict[str, Any]:
     for shard in wanted.shards:
         if wanted.done(shard):
             record = read_record(wanted.results_of(shard)[0])
-            counts.update(record.cells[cell.id] for cell in wanted.wanted(shard))
+            counts.update(_statuses(wanted, shard, record))
             seconds.update(record.timings)
         else:
             counts[Status.missing.name] += len(wanted.wanted(shard))
@@ -82,6 +86,11 @@ def study_status(results: Path) -> dict[str, Any]:
         "merged": wanted.layout.merged.exists(),
         "queue": _queue(wanted.layout),
     }
+
+
+def _statuses(wanted: Plan, shard: Shard, record: ShardRecord) -> list[str]:
+    """Of the cells of a shard that the study asks for."""
+    return [record.cells[cell.id] for cell in wanted.wanted(shard)]
 
 
 def _queue(layout: Layout) -> list[dict[str, Any]] | None:

@@ -16,7 +16,7 @@ import xarray as xr
 from nqf_pipeline.dynamics import pytrees
 from nqf_pipeline.dynamics.divergence import diverged_step
 from nqf_pipeline.dynamics.lanes import Data, Record, data_of, hyper_of
-from nqf_pipeline.dynamics.train import LaneGroup, Program, train
+from nqf_pipeline.dynamics.train import Executable, LaneGroup, Program, train
 from nqf_pipeline.store.schema import CURVE, MODES, Status
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.draws import batch_seed, initial_weights, problem_of
@@ -82,15 +82,19 @@ def run_cells(
     watch: Stopwatch,
     progress: Progress = lambda done: None,
     parts: list[xr.Dataset] | None = None,
+    programs: dict[str, Executable] | None = None,
 ) -> xr.Dataset:
-    """Trains cells of one bucket; returns their trajectories in the order given. `parts` grows by each lane group that ends."""
-    program, executable = program_of(cells[0]), None
-    parts = [] if parts is None else parts
+    """Trains cells of one bucket; returns their trajectories in the order given. `parts` grows by each lane group that ends.
+
+    `programs` keeps what is compiled, by bucket, for the next call of the same lane width.
+    """
+    program, bucket = program_of(cells[0]), cells[0].bucket
+    parts, programs = [] if parts is None else parts, {} if programs is None else programs
     for group_cells in reversed(lane_groups(cells, lane_width)):  # shortest first: a time limit then costs the fewest cells
         group, data = watch.time("prepare", partial(assemble, group_cells, lane_width))
-        if executable is None:
-            executable = watch.time("compile", partial(program.compile, group))
-        record = watch.time("run", partial(train, program, executable, group))
+        if bucket not in programs:
+            programs[bucket] = watch.time("compile", partial(program.compile, group))
+        record = watch.time("run", partial(train, program, programs[bucket], group))
         parts.append(trajectories(group_cells, data, record))
         progress(len(group_cells))
     return xr.concat(parts, dim="cell").sel(cell=[cell.id for cell in cells])

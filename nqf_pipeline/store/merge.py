@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from nqf_pipeline.store.bucket import Bucket, MergeError
 from nqf_pipeline.store.carry import Files, Made, Record, carry_over, inputs_of, read_record_of_merge, save
 from nqf_pipeline.store.members import CellRow, Members, members_of
 from nqf_pipeline.store.schema import COORDINATES, ENTRIES, SCHEMA_VERSION, Status
-from nqf_pipeline.store.shards import ShardRecord, shard_records
+from nqf_pipeline.store.shards import AND, SUFFIX, ShardRecord, shard_records, summary_path
 from nqf_pipeline.store.sources import Source, open_source
 from nqf_pipeline.theory.ignition import FRACTION
 
@@ -58,6 +58,14 @@ class Shards:
     """The shard that holds each cell."""
     records: dict[Path, ShardRecord]
 
+    def doubled(self) -> list[list[Path]]:
+        """Shards that share cells with others, those together that share the same ones."""
+        holders: dict[str, list[Path]] = {}
+        for path, record in self.records.items():
+            for cell in record.cells:
+                holders.setdefault(cell, []).append(path)
+        return sorted(map(list, {tuple(paths) for paths in holders.values() if len(paths) > 1}))
+
     def holding(self, members: Members) -> list[Path]:
         """The shards that hold cells of a bucket, in name order."""
         return sorted({self.of_cell[cell.id] for cell in members.cells if cell.id in self.of_cell})
@@ -67,16 +75,20 @@ class Shards:
         return [open_source(path, self.records[path], place) for path in self.holding(members)]
 
 
-def merge(results: Path, wanted: Iterable[CellRow], attributes: Mapping[str, Any], allow_partial: bool = False) -> MergeReport:
+def merge(
+    results: Path, wanted: Iterable[CellRow], attributes: Mapping[str, Any], allow_partial: bool = False, known: Collection[str] = ()
+) -> MergeReport:
     """Write `trajectories.zarr` from `shards/` and `theory/`.
 
     `wanted` are the cells of the study; further cells found in shards stay there. `attributes` are the root attributes that the shards
-    do not know: study (the config), package_version, git_commit.
+    do not know: study (the config), package_version, git_commit. `known` are the ids of the study's shards.
     """
     results = Path(results)
     buckets = list(members_of(wanted))
     cells = [cell for members in buckets for cell in members.cells]
     trained, predicted = _shards(results / "shards", "training"), _shards(results / "theory", "theory")
+    if doubled := [*trained.doubled(), *predicted.doubled()]:
+        raise _doubled(results, doubled, known)
     missing = [cell for cell in cells if cell.id not in (trained if cell.trained else predicted).of_cell]
     if missing and not allow_partial:
         raise _missing(results, missing, len(cells))
@@ -99,17 +111,21 @@ def merge(results: Path, wanted: Iterable[CellRow], attributes: Mapping[str, Any
 
 
 def _shards(folder: Path, kind: str) -> Shards:
-    of_cell: dict[str, Path] = {}
     records = {path: record for path, record in shard_records(folder) if record.kind == kind}
-    for path, record in records.items():
-        for cell in record.cells:
-            if cell in of_cell:
-                raise MergeError(
-                    f"cell {cell} is in two shards, {of_cell[cell]} and {path}: which one is right cannot be known. "
-                    f"Way out: delete one of them with its .json and start the workflow again."
-                )
-            of_cell[cell] = path
-    return Shards(of_cell, records)
+    return Shards({cell: path for path, record in records.items() for cell in record.cells}, records)
+
+
+def _doubled(results: Path, doubled: list[list[Path]], known: Collection[str]) -> MergeError:
+    """Where the manifest lost lines, its cells were planned again, in other shards."""
+    together = "; ".join(" and ".join(f"{path.parent.name}/{path.name}" for path in paths) for paths in doubled)
+    every = sorted({path for paths in doubled for path in paths})
+    lost = [path for path in every if path.name.removesuffix(SUFFIX) not in known]
+    if all(0 < len({*paths} & {*lost}) < len(paths) for paths in doubled):
+        delete = ", ".join(f"delete {path} and {summary_path(path).name}" for path in lost)
+        remedy = f"the manifest knows all but these, whose cells were planned again: {delete}"
+    else:
+        remedy = "which of them is right cannot be known: delete all but one of each with its .json"
+    return MergeError(f"{results}: the same cells are in two shards: {together}. Way out: {remedy}; then start the workflow again.")
 
 
 def _missing(results: Path, missing: list[CellRow], total: int) -> MissingCellsError:
@@ -141,12 +157,17 @@ def _provenance(records: list[ShardRecord]) -> dict[str, Any]:
     """Where the numbers come from: every value found among the merged shards."""
 
     def found(name: str) -> list[Any]:
-        values = {getattr(record, name) for record in records}
+        values = {one for record in records for one in _apart(getattr(record, name))}
         return sorted(value for value in values if value not in {None, ""})
 
     packages = sorted({name for record in records for name in record.versions})
-    versions = {name: sorted({record.versions[name] for record in records if name in record.versions}) for name in packages}
+    versions = {name: sorted({one for record in records for one in _apart(record.versions.get(name, ""))} - {""}) for name in packages}
     return {name: found(name) for name in ("device", "precision", "threads", "lane_width")} | {"versions": versions}
+
+
+def _apart(value: Any) -> list[Any]:
+    """What the attempts of one shard differed in."""
+    return value.split(AND) if isinstance(value, str) else [value]
 
 
 # ---- the file

@@ -51,6 +51,29 @@ class Summary(BaseModel):
     versions: dict[str, str] = Field(default_factory=dict, description="versions of packages, and the git commit")
 
 
+AND = " and "
+"""Between values that differ from one attempt to the next."""
+
+
+def joined(earlier: Summary, later: Summary) -> Summary:
+    """The summary of a shard that took two attempts: seconds added, and every device and version that made a part of it."""
+    stages = [*earlier.timings, *(stage for stage in later.timings if stage not in earlier.timings)]
+    packages = sorted({*earlier.versions, *later.versions})
+    return later.model_copy(
+        update={
+            "timings": {stage: round(earlier.timings.get(stage, 0.0) + later.timings.get(stage, 0.0), 6) for stage in stages},
+            "device": _each(earlier.device, later.device),
+            "threads": earlier.threads if later.threads is None else later.threads,
+            "lane_width": earlier.lane_width if later.lane_width is None else later.lane_width,
+            "versions": {name: _each(earlier.versions.get(name, ""), later.versions.get(name, "")) for name in packages},
+        }
+    )
+
+
+def _each(*values: str) -> str:
+    return AND.join(dict.fromkeys(one for value in values for one in value.split(AND) if one))
+
+
 class ShardRecord(Summary):
     """`<id>.json`: the summary with what `write_shard` adds."""
 

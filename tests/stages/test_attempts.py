@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,18 @@ from nqf_pipeline.analysis.run import analyse
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages import attempts
 from nqf_pipeline.stages.attempts import _write
-from nqf_pipeline.stages.run import _end, merge_study, recorded_plan
+from nqf_pipeline.stages.placing import Work
+from nqf_pipeline.stages.run import _end, begin, merge_study, recorded_plan, train_shard
 from nqf_pipeline.stages.status import hints, study_status, unfinished
+from nqf_pipeline.store.open import open_study
 from nqf_pipeline.store.schema import Status
-from nqf_pipeline.store.shards import read_record, read_shard
+from nqf_pipeline.store.shards import Summary, read_record, read_shard, write_shard
 from nqf_pipeline.study.layout import Layout
+from nqf_pipeline.study.plan import plan_study
+from nqf_pipeline.study.reading import study_from
 from nqf_pipeline.study.shards import Shard
-from tests.workflow.runs import Workspace, said
+from tests.store.datasets import theory
+from tests.workflow.runs import STUDY, Workspace, said
 
 ENDLESS = """
 import sys, time
@@ -91,7 +98,7 @@ def train(workspace: Workspace, shard: Shard, **options: Any) -> subprocess.Comp
 def test_a_job_at_its_time_limit_keeps_what_is_trained_and_is_tried_again(workspace: Workspace, finished: Workspace, shard: Shard) -> None:
     layout, trained = Layout(workspace.results), part(finished, shard)
     _write(layout.attempts(shard.id), ["process 1 on here"])
-    assert _end(workspace.results, shard, [trained], None) == 0
+    assert _end(workspace.results, shard, Work(shard.lane_width, [trained]), None) == 0
     assert not layout.attempts(shard.id).exists()
     stored, whole = read_shard(layout.shard(shard.id)), read_shard(Layout(finished.results).shard(shard.id))
     late = [cell.id for cell in shard.lanes[0]]
@@ -103,7 +110,7 @@ def test_a_job_at_its_time_limit_keeps_what_is_trained_and_is_tried_again(worksp
 
     # The rest of the study is finished, with a word about it.
     merge_study(workspace.results)
-    (words,) = unfinished(workspace.results)
+    (words,) = unfinished(recorded_plan(workspace.results))
     assert f"{len(late)} cells have status `timed_out`" in words
     assert "nqf retry" in words
     assert study_status(workspace.results)["counts"]["timed_out"] == len(late)
@@ -119,7 +126,7 @@ def test_a_job_at_its_time_limit_keeps_what_is_trained_and_is_tried_again(worksp
     assert not layout.shard(shard.id).exists()
     kept = attempts.kept(layout, shard)
     assert kept is not None
-    assert sorted(kept["cell"].values) == sorted(trained["cell"].values)
+    assert sorted(kept.cells["cell"].values) == sorted(trained["cell"].values)
     done = train(workspace, shard)
     assert done.returncode == 0, said(done)
     assert layout.shard(shard.id).read_bytes() == Layout(finished.results).shard(shard.id).read_bytes()
@@ -134,7 +141,9 @@ train_shard(Path("results/tiny"), "SHARD", lambda done: print("trained", done, f
 """
 
 
-def test_a_job_that_is_asked_to_end_keeps_what_is_trained(workspace: Workspace, finished: Workspace, shard: Shard) -> None:
+def test_a_job_that_is_asked_to_end_keeps_what_is_trained(
+    workspace: Workspace, finished: Workspace, shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     layout = Layout(workspace.results)
     process = workspace.start(sys.executable, "-c", STOPPABLE.replace("SHARD", shard.id))
     assert process.stdout is not None
@@ -144,8 +153,70 @@ def test_a_job_that_is_asked_to_end_keeps_what_is_trained(workspace: Workspace, 
     assert not layout.shard(shard.id).exists()
     assert not layout.attempts(shard.id).exists(), "a polite end is no failure"
     assert sorted(read_record(layout.stopped(shard.id)).cells) == sorted(cell.id for cell in shard.lanes[-1])
+    first = read_record(layout.stopped(shard.id))
+    assert first.device.startswith("cpu")
+    assert first.timings["run"] > 0
+
+    # The next attempt adds to it. Cores of a surrounding allocation belong to other jobs too.
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", str(len(os.sched_getaffinity(0))))
+    _write(layout.attempts(shard.id), ["process 1 on here"])
     assert train(workspace, shard).returncode == 0
     assert layout.shard(shard.id).read_bytes() == Layout(finished.results).shard(shard.id).read_bytes()
+    record = read_record(layout.shard(shard.id))
+    assert record.threads == 1
+    assert all(record.timings[stage] > seconds for stage, seconds in first.timings.items())
+    assert not layout.attempts(shard.id).exists(), "a trained shard has nothing on record against it"
+
+
+def test_a_shard_that_is_closed_keeps_what_earlier_attempts_trained(workspace: Workspace, finished: Workspace, shard: Shard) -> None:
+    layout, trained = Layout(workspace.results), part(finished, shard)
+    work = Work(shard.lane_width, [trained], {"run": 7.0}, "cpu (of old)", 1, Summary(bucket=shard.bucket, versions={"commit": "old"}))
+    assert _end(workspace.results, shard, work, signal.SIGTERM) == 128 + signal.SIGTERM
+    _write(layout.attempts(shard.id), [f"process {k} on here" for k in range(5)])
+    train_shard(workspace.results, shard.id)
+    record = read_record(layout.shard(shard.id))
+    done = set(trained["cell"].values)
+    assert {cell for cell, status in record.cells.items() if status == "killed"} == {cell.id for cell in shard.cells} - done
+    whole = read_shard(Layout(finished.results).shard(shard.id))
+    xr.testing.assert_identical(read_shard(layout.shard(shard.id)).sel(cell=trained["cell"]), whole.sel(cell=trained["cell"]))
+    assert (record.timings, record.device, record.threads) == ({"run": 7.0}, "cpu (of old)", 1)
+    assert record.versions["commit"].startswith("old and ")
+    merge_study(workspace.results)
+    commits = open_study(workspace.results).trajectories.attrs["versions"]
+    assert "old" in commits["commit"] if isinstance(commits, dict) else '"old"' in commits
+    assert study_status(workspace.results)["ended_from_outside"] == {}, "it is finished, such as it is"
+    assert layout.attempts(shard.id).exists(), "and would be closed again if its file were lost"
+    assert attempts.retry(layout) == [shard.id]
+    assert not layout.attempts(shard.id).exists()
+
+
+def test_trying_again_what_was_closed_forgets_no_other_attempts(workspace: Workspace, shard: Shard) -> None:
+    layout = Layout(workspace.results)
+    _write(layout.attempts(shard.id), ["process 1 on here"])
+    assert attempts.retry(layout) == []
+    assert attempts.ended_from_outside(layout, shard.id) == 1
+
+
+def test_a_finished_shard_is_not_blamed_for_earlier_attempts(workspace: Workspace) -> None:
+    layout, (shard, *_) = Layout(workspace.results), recorded_plan(workspace.results).training
+    _write(layout.attempts(shard.id), ["process 1 on here"])
+    assert study_status(workspace.results)["ended_from_outside"] == {}
+    assert hints(workspace.results) == []
+
+
+def test_what_is_left_without_numbers_is_counted_as_the_study_wants_it(tmp_path: Path) -> None:
+    predicted = {**deepcopy(STUDY["experiments"]["tracks"]), "train": "nothing"}
+    first = begin(plan_study(study_from({"name": "tiny", "experiments": {"tracks": predicted}}), tmp_path))
+    for shard in first.shards:
+        dataset = theory([cell.id for cell in shard.cells])
+        dataset["status"] = ("cell", np.full(len(shard.cells), Status.not_predicted, np.int8))
+        write_shard(first.layout.theory(shard.id), dataset, Summary(bucket=shard.bucket), "theory")
+    (words,) = unfinished(first)
+    assert f"{len(first.cells)} cells have status `not_predicted`" in words
+    fewer = plan_study(study_from({"name": "tiny", "experiments": {"tracks": {**predicted, "seeds": 1}}}), tmp_path)
+    assert len(fewer.cells) < len(first.cells)
+    (words,) = unfinished(fewer)
+    assert f": {len(fewer.cells)} cells have status `not_predicted`" in words
 
 
 def test_a_job_ended_from_outside_too_often_is_closed(workspace: Workspace, finished: Workspace, shard: Shard) -> None:

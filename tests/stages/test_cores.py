@@ -15,7 +15,7 @@ import jax
 import pytest
 
 from nqf_pipeline.errors import WorkError
-from nqf_pipeline.stages.cores import _CPU_FLAGS, check_grant, require_gpu, usable_cores
+from nqf_pipeline.stages.cores import _CPU_FLAGS, check_grant, require_gpu
 
 CLAIM = """
 import os, sys
@@ -146,25 +146,3 @@ def test_without_an_accelerator_the_message_names_the_ways_out() -> None:
         pytest.skip("JAX finds an accelerator here")
     with pytest.raises(WorkError, match=r"JAX finds no GPU here .*nqf-pipeline\[gpu\].*device: cpu"):
         require_gpu()
-
-
-@pytest.mark.parametrize(
-    ("asked", "granted", "memory", "used"),
-    [
-        (1, None, None, 1),
-        (2, None, None, 2),
-        (1, "1", "2000", 1),
-        (1, "8", "16000", 8),
-        (1, "8", "2000", 2),
-        (4, "8", "2000", 4),
-        (1, "8", None, 8),
-    ],
-)
-def test_cores_granted_beyond_those_asked_for_are_used_as_far_as_memory_reaches(
-    asked: int, granted: str | None, memory: str | None, used: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {"SLURM_CPUS_PER_TASK": granted, "SLURM_MEM_PER_NODE": memory}.items():
-        monkeypatch.delenv(name, raising=False)
-        if value is not None:
-            monkeypatch.setenv(name, value)
-    assert usable_cores(asked) == used

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
 import xarray as xr
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nqf_pipeline.stages.placing import FULL, Place, _share, narrowed, share_out, train_cells
+from nqf_pipeline.stages.placing import FULL, Place, Work, narrowed, train_cells
 from nqf_pipeline.study.plan import plan_study
 from nqf_pipeline.study.reading import study_from
 from nqf_pipeline.study.shards import lane_groups
@@ -39,36 +36,50 @@ def cells(tmp_path_factory):
 
 
 def ids(groups):
-    return sorted(tuple(cell.id for cell in group) for group in groups)
-
-
-@given(cores=st.integers(1, 9), lane_width=st.integers(1, 6))
-def test_cores_get_whole_lane_groups(cells, cores, lane_width):
-    parts = share_out(cells, lane_width, cores)
-    assert len(parts) == min(cores, len(lane_groups(cells, lane_width)))
-    assert ids(group for part in parts for group in lane_groups(part, lane_width)) == ids(lane_groups(cells, lane_width))
+    return sorted(tuple(str(name) for name in group) for group in groups)
 
 
 def test_two_cores_compute_the_same_bits_as_one(cells):
-    alone, _ = trained(cells, cores=1)
-    finished = []
-    done, spent = trained(cells, cores=2, progress=finished.append)
-    assert sum(finished) == len(cells)
-    assert spent.threads == 2
-    assert spent.device.startswith("cpu")
-    assert set(spent.seconds) >= {"start", "compile", "run"}
-    assert done.identical(alone)
+    alone, two = work_of(cells, 1), work_of(cells, 2)
+    assert (alone.threads, two.threads) == (1, 2)
+    assert two.device.startswith("cpu")
+    assert set(two.seconds) >= {"start", "compile", "run"}
+    assert trajectories(cells, two).identical(trajectories(cells, alone))
 
 
-def trained(cells, cores, progress=lambda done: None):
+def test_what_several_cores_finish_is_there_at_once(cells):
+    work, seen = Work(2), []
+
+    def progress(done):
+        assert work.parts[-1].sizes["cell"] == done
+        seen.append((len(work.parts), work.device, work.seconds["run"] > 0))
+
+    train_cells(cells, Place(cores=2), work, progress)
+    groups = lane_groups(cells, 2)
+    assert len(groups) > 2
+    assert [number for number, _, _ in seen] == [*range(1, len(groups) + 1)], "not only when a core has done all of its share"
+    assert all(device and ran for _, device, ran in seen), "an ending says where it was trained, and how long that took"
+    assert ids(part["cell"].values for part in work.parts) == ids([cell.id for cell in group] for group in groups)
+
+
+def work_of(cells, cores):
     """In a process of its own also on one core, because this one has imported JAX already."""
     if cores == 1:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            parts, spent = pool.submit(_share, cells, 2, os.getpid()).result()
-    else:
-        parts = []
-        spent = train_cells(cells, 2, Place(cores=cores), progress, parts)
-    return xr.concat(parts, dim="cell").sel(cell=[cell.id for cell in cells]), spent
+            return pool.submit(alone, cells).result()
+    work = Work(2)
+    train_cells(cells, Place(cores=cores), work)
+    return work
+
+
+def alone(cells):
+    work = Work(2)
+    train_cells(cells, Place(), work)
+    return work
+
+
+def trajectories(cells, work):
+    return xr.concat(work.parts, dim="cell").sel(cell=[cell.id for cell in cells])
 
 
 def test_a_full_device_gets_fewer_lanes(capsys):

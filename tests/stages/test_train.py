@@ -93,6 +93,15 @@ def test_progress_and_stopwatch_count_everything(cells: list[Cell]) -> None:
     assert min(watch.seconds.values()) > 0
 
 
+def test_a_process_compiles_once_for_all_groups_that_it_is_given(cells: list[Cell]) -> None:
+    watch, programs = Stopwatch(), {}
+    first = run_cells(cells[:2], LANES, watch, programs=programs)
+    compiled = watch.seconds["compile"]
+    assert compiled > 0
+    assert run_cells(cells[:2], LANES, watch, programs=programs).identical(first)
+    assert watch.seconds["compile"] == compiled
+
+
 def test_minibatches(cells: list[Cell]) -> None:
     """Stochastic gradients: batches depend on the seed alone, so sigma shares them; network and twin see the same ones."""
     sgd = [{"kind": "sgd", "learning_rate": 0.02, "batch_size": 6}]

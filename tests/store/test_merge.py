@@ -195,6 +195,28 @@ def test_one_cell_in_two_shards(results: Path, cells: list[str]) -> None:
         merge(results, rows(cells), ROOT)
 
 
+def test_all_shards_that_hold_the_same_cells_are_named_and_which_to_delete(tmp_path: Path, cells: list[str]) -> None:
+    more = [f"{k:x}" * 16 for k in (12, 13)]
+    for name, ids in {"old": cells, "left": cells[:2], "right": cells[2:], "lost": more, "new": more}.items():
+        write_shard(tmp_path / f"shards/{name}.zarr.zip", training(ids), Summary(bucket="mlp_64"))
+    wanted, shards = rows([*cells, *more]), tmp_path / "shards"
+    with pytest.raises(MergeError) as raised:
+        merge(tmp_path, wanted, ROOT, known={"left", "right", "new"})
+    assert re.findall(r"delete (\S+) and (\w+\.json)", str(raised.value)) == [
+        (f"{shards}/lost.zarr.zip", "lost.json"),
+        (f"{shards}/old.zarr.zip", "old.json"),
+    ]
+    for known in ({"left", "right"}, {"old", "left", "right", "new"}, set()):
+        with pytest.raises(MergeError, match="cannot be known: delete all but one") as raised:
+            merge(tmp_path, wanted, ROOT, known=known)
+        assert "shards/new.zarr.zip" in str(raised.value)
+        assert "shards/old.zarr.zip" in str(raised.value)
+    for name in ("old", "lost"):
+        (shards / f"{name}.zarr.zip").unlink()
+        (shards / f"{name}.json").unlink()
+    merge(tmp_path, wanted, ROOT, allow_partial=True, known={"left", "right", "new"})
+
+
 def test_shards_of_different_shapes(results: Path, cells: list[str]) -> None:
     write_shard(results / "shards/other.zarr.zip", training(["d" * 16], modes=3), Summary(bucket="mlp_64"))
     with pytest.raises(MergeError, match=r"3 entries along `mode`, 2 in other shards|2 entries along `mode`, 3 in other shards"):

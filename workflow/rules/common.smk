@@ -14,7 +14,7 @@ onstart:
 
 
 onsuccess:
-    show_warnings(unfinished(STUDY))
+    show_warnings(unfinished(PLAN))
 
 
 onerror:
