@@ -90,12 +90,12 @@ class Finished:
 
     @property
     def jobs(self) -> list[Job]:
-        """Every job; a stage with many jobs has a folder of its own."""
+        """Every job; a stage with many jobs has a folder, or numbered files."""
         found = []
         for path in sorted((self.results / "benchmarks").rglob("*.tsv")):
             parts, row = path.relative_to(self.results / "benchmarks").with_suffix("").parts, pd.read_csv(path, sep="\t").iloc[0]
             memory = pd.to_numeric(row["max_rss"], errors="coerce")
-            found.append(Job(parts[0], parts[-1], float(row["s"]), float(memory)))
+            found.append(Job(parts[0].partition("_")[0], parts[-1], float(row["s"]), float(memory)))
         return found
 
     def files(self) -> list[Path]:

@@ -21,7 +21,6 @@ FEWEST = 3
 """Sizes that a mix must have been run at before it is continued."""
 MIXES = {
     "large": "Mix of `config/large.yaml` (networks with twins, twins alone, cells that are only predicted)",
-    "mixed": "Mix of one MLP: 5 % networks with twins, 20 % twins alone, 75 % cells that are only predicted",
     "mlp": "MLP networks beside their twins only (20-64-8, 600 samples, 2,000 steps)",
 }
 _INTRODUCTION = """# How cost grows, and what far larger studies would cost

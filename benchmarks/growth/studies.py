@@ -17,7 +17,6 @@ from nqf_pipeline.stages.run import recorded_plan
 LARGE = ROOT / "config" / "large.yaml"
 SHARES = (1 / 800, 1 / 400, 1 / 200, 1 / 100)
 """Of the large study's seeds."""
-MIXED_SEEDS = (4, 12, 36, 72)
 MLP_SEEDS = (8, 24, 72, 144)
 STAGES = ("train", "theory", "merge", "analyse", "figures", "report")
 Study = dict[str, Any]
@@ -60,20 +59,10 @@ def study_runs(scratch: Path, scale: float) -> list[Measured]:
     """Both mixes at every size, the smallest two in a quick look; of the large study also the whole, where results/large holds it."""
     sizes = len(SHARES) if scale == 1 else 2
     runs = [_measure("mlp", _mlp(seeds), scratch / f"mlp{seeds}") for seeds in MLP_SEEDS[:sizes]]
-    if not LARGE.exists():
-        return runs + [_measure("mixed", mixed(seeds), scratch / f"mixed{seeds}") for seeds in MIXED_SEEDS[:sizes]]
     large = yaml.safe_load(LARGE.read_text())
     runs += [_measure("large", thinned(large, share), scratch / f"large{1 / share:.0f}") for share in SHARES[:sizes]]
     whole = Finished(0.0, ROOT / "results" / "large")
     return [*runs, recorded("large", whole)] if whole.layout.report.exists() else runs
-
-
-def mixed(seeds: int) -> Study:
-    """A stand-in where there is no config/large.yaml: 20 cells a seed, of which 1 trains a network and 4 a twin alone."""
-    networks = _mlp(seeds)["experiments"]["networks"]
-    sigmas = [round(0.05 * 0.85**i, 5) for i in range(20)]
-    kinds = {"network_and_twin": sigmas[:1], "twin": sigmas[1:5], "nothing": sigmas[5:]}
-    return {"experiments": {name: {**networks, "sigma": values, "train": name} for name, values in kinds.items()}}
 
 
 def _mlp(seeds: int) -> Study:
@@ -115,6 +104,7 @@ def recorded(mix: str, finished: Finished) -> Measured:
         megabytes[job.stage] = max(megabytes[job.stage], job.megabytes)
     files = finished.files()
     kernels, kinds = _kinds(finished)
+    seconds["theory"] = sum(kind.theory for kind in kinds.values())  # a study that was extended has the last predicting jobs only
     return Measured(
         mix=mix,
         cells=sum(kind.cells for kind in kinds.values()),
