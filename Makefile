@@ -28,7 +28,7 @@ if [ ! -x $(1)/bin/python ]; then \
 fi
 endef
 
-.PHONY: help env run report claims docs models test test-faults test-cluster test-gpu slurm lint bench lock clean
+.PHONY: help env run report claims docs calibration models test test-faults test-cluster test-gpu slurm lint bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

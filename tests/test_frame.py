@@ -193,6 +193,27 @@ def test_documented_make_targets_exist() -> None:
     assert not [entry for entry in sorted(named) if entry[1] not in targets]
 
 
+def test_make_targets_are_no_files() -> None:
+    text = (ROOT / "Makefile").read_text()
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    assert set(phony.split()) == set(re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE))
+
+
+def test_commands_for_people_are_in_the_readme() -> None:
+    """The others are stages, which the workflow calls."""
+    known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    stages = {name for file in ROOT.glob("workflow/rules/*.smk") for name in re.findall(r"\bnqf ([a-z]+)", file.read_text())}
+    told = set(re.findall(r"^ {4}nqf ([a-z]+)", (ROOT / "README.md").read_text(), re.MULTILINE))
+    assert known - stages == told - stages
+
+
+def test_everything_in_a_results_folder_is_explained() -> None:
+    names = set(re.findall(r'self\.root / "([a-z._]+)"', (ROOT / "nqf_pipeline/study/layout.py").read_text()))
+    told = (ROOT / "results/README.md").read_text()
+    assert {"attempts", "stopped", "shards"} <= names
+    assert not [name for name in sorted(names) if not re.search(rf"`\.?{re.escape(name)}/?`", told)]
+
+
 def test_documented_commands_exist() -> None:
     known = {command.name or command.callback.__name__ for command in app.registered_commands}
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "config").rglob("*.y*ml"))]

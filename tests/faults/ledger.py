@@ -46,7 +46,7 @@ class Ledger:
         try:
             self.add(kind, target, trial(), seed=seed)
         except Exception as error:  # noqa: BLE001  (whatever it is, it is the finding)
-            self.add(kind, target, "not survived", f"{type(error).__name__}: {str(error)[:300]}", seed)
+            self.add(kind, target, "not survived", f"{type(error).__name__}: {str(error)[:1000]}", seed)
 
     def close(self) -> None:
         """Write the lines; fail where a fault was not survived."""
@@ -65,6 +65,13 @@ def ledger(part: str = "component") -> Iterator[Ledger]:
         yield book
     finally:
         book.close()
+
+
+def message(text: str) -> str:
+    """The last line of a log that names a file of the study and a way out, else its last line."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()] or ["nothing was said"]
+    found = [line for line in lines if re.match(r"\S*\b(results|config)/\S+: ", line) and re.search(ACTIONS, line, re.IGNORECASE)]
+    return (found or lines)[-1]
 
 
 def way_out(text: str, *names: str) -> None:

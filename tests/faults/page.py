@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import pandas as pd
@@ -17,6 +18,8 @@ SURVIVED = (
     "A fault is survived when nothing finished is lost, what is read is the truth or a message names the file and the way out, and the "
     "same command (after what the message says) ends with the bytes of an undisturbed run."
 )
+LONGEST = 300
+"""Characters of a reason."""
 HEADER = "| {} | injected | survived | what happened |\n| --- | --- | --- | --- |"
 
 
@@ -52,8 +55,17 @@ def _table(head: str, groups: Iterable[tuple[Any, pd.DataFrame]]) -> str:
 def _lost(lost: pd.DataFrame) -> str:
     if lost.empty:
         return "**Not survived**: none."
-    lines = [f"- {row.kind}, {row.target}, seed {row.seed}: {' '.join(row.problem.split())}" for row in lost.itertuples()]
+    lines = [f"- {row.kind}, {row.target}{_seed(row.seed)}: {_reason(row.problem)}" for row in lost.itertuples()]
     return "**Not survived**\n\n" + "\n".join(lines)
+
+
+def _seed(seed: float | None) -> str:
+    return "" if pd.isna(seed) else f", seed {seed:.0f}"
+
+
+def _reason(problem: str) -> str:
+    """Why, and the beginning of the message: the first line. Others are of a log, or what the test compared."""
+    return shorten(problem.splitlines()[0].replace("AssertionError: ", ""), LONGEST, placeholder=" ...")
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nqf_pipeline.stages.status import study_status
-from tests.faults.ledger import way_out
+from tests.faults.ledger import message, way_out
 from tests.workflow.runs import STUDY, Workspace, new, said
 
 EXPERIMENTS = {name: deepcopy(STUDY["experiments"][name]) for name in ("tracks", "table")}
@@ -37,7 +37,7 @@ def heal(workspace: Workspace, *arguments: str, until: str = STORED) -> str:
             return text
         assert "Traceback" not in said(done), said(done)
         follow(workspace, said(done))
-    raise AssertionError(f"not healed by the same command and what it says:\n{text[-3000:]}")
+    raise AssertionError(f"not healed by the same command and what it says: {message(text)}\n{text[-3000:]}")
 
 
 def follow(workspace: Workspace, text: str) -> list[str]:
@@ -63,7 +63,8 @@ def same(workspace: Workspace, undisturbed: Workspace) -> None:
     tables = any(name.endswith(".csv") for name in found)
     expected = {name: data for name, data in truth.items() if tables or name.startswith("trajectories")}
     assert found.keys() == expected.keys(), sorted(found.keys() ^ expected.keys())
-    assert not (differ := [name for name in expected if found[name] != expected[name]]), differ
+    differ = [name for name in expected if found[name] != expected[name]]
+    assert not differ, f"other bytes than those of an undisturbed run: {', '.join(differ)}"
     assert not (left := list(workspace.results.rglob("*.tmp"))), left
 
 
