@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import Collection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
@@ -26,6 +28,12 @@ _METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None, "Creator": None},
 
 SHORT_RANGE = 60.0
 """Largest over smallest value of a log axis below which single powers of ten are too few to read it."""
+
+
+LARGEST_SVG = 900_000
+"""Bytes of an SVG beyond which its pixels are made coarser."""
+LARGEST, MARKER, POINT = 400_000, 110, 22
+"""Bytes of curves and points in a figure beyond which its panels become pixels; bytes of a marker, of a point of a line."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +52,37 @@ class Omitted:
     reason: str
 
 
+def bound(figure: Figure) -> None:
+    """Draw panels as pixels inside the SVG where their lines and points would make a large file, however many cells there are."""
+    budget = LARGEST / max(len(figure.axes), 1)
+    for axis in figure.axes:
+        artists = [*axis.lines, *axis.collections]
+        if sum(map(_bytes, artists)) > budget:
+            for artist in artists:
+                artist.set_rasterized(True)
+
+
+def _bytes(artist: Artist) -> float:
+    """About what an artist takes in an SVG: a marker or segment is an element, a point of a line two numbers."""
+    if isinstance(artist, Line2D):
+        return len(np.asarray(artist.get_xdata())) * (MARKER if artist.get_marker() not in ("None", None, "", " ") else POINT)
+    if isinstance(artist, Collection):
+        return max(np.shape(artist.get_offsets())[0] * MARKER, sum(len(np.asarray(path.vertices)) for path in artist.get_paths()) * POINT)
+    return 0.0
+
+
 def save(drawing: Drawing, folder: Path, name: str, formats: Sequence[str], dpi: int) -> list[Path]:
     """Write `name` in each format; the same data give the same bytes."""
     paths = []
+    bound(drawing.figure)
     for suffix in formats:
         path, stream = folder / f"{name}.{suffix}", BytesIO()
         drawing.figure.savefig(stream, format=suffix, dpi=dpi, metadata=_METADATA.get(suffix))
         drawing.figure.set_layout_engine("none")  # laid out once; every format keeps it
+        if suffix == "svg" and stream.tell() > LARGEST_SVG:  # crowded pixels compress badly: fewer of them
+            coarser = dpi * math.sqrt(0.7 * LARGEST_SVG / stream.tell())
+            stream = BytesIO()
+            drawing.figure.savefig(stream, format=suffix, dpi=coarser, metadata=_METADATA[suffix])
         write_bytes(path, stream.getvalue())
         paths.append(path)
     return paths

@@ -8,14 +8,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nqf_pipeline.analysis.sources import with_networks
+from nqf_pipeline.analysis.sources import trained, with_networks
 from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import SCALARS, TIERS, Status
 from nqf_pipeline.store.select import Curves, where
+from nqf_pipeline.store.tables import TABLES, read_table
 
 __all__ = ["Curves", "Findings", "ordered", "sort", "typical", "where"]
 DONE = int(Status.done)
+_SETTING = frozenset({"architecture", "task", "optimizer", "sigma", "epsilon", "seed", "cell", "train", "width", "samples", "time_scale"})
+_FOUND = frozenset(
+    {"source", "mode", "mode_numbers", "number", "tier", "t_measured", "t_predicted", "t_asymptotic", "relative_error", "status"}
+)
+_CELLS = frozenset({"status", "remedy", "bucket", "diverged_step", "regime", "standing", "departure_step", "largest_divergence"})
+_CELLS |= {"largest_mode_gap", "kernel_change", "kernel_turn", "twin_width", "degrees", "experiment"}
+USED = dict.fromkeys(("plateaus", "drops"), _SETTING | _FOUND) | {"cells": _SETTING | _CELLS}
+"""Columns of the tables with many rows a cell that are read: at 100,000 cells all of them would be gigabytes."""
 _RANK = {name: rank for rank, name in enumerate((*ARCHITECTURES, "gd", "sgd", "momentum", "adam", *TIERS))}
 # Coordinates that name, derive from or follow the swept ones: never what tells two settings apart.
 _FOLLOWING = frozenset(
@@ -29,26 +38,34 @@ class Findings:
 
     def __init__(self, study: Study) -> None:
         self.study = study
-        self.exponents = study.exponents
-        self.window_scan = study.window_scan
-        self.plateaus = study.plateaus
-        self.drops = study.drops
-        self.cells = study.cells
-        self.timings = study.timings
-        self.claims = study.claims
-        self.spectra = study.spectra
-        self.spectral_laws = study.spectral_laws
         self.attributes = study.arrays.attrs
+
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        """A table, when first asked for; of the long ones, the columns that figures and page use."""
+        if name not in TABLES:
+            raise AttributeError(name)
+        table = read_table(self.study.path, name, USED.get(name))
+        setattr(self, name, table)
+        return table
 
     @property
     def index(self) -> pd.DataFrame:
         """One row a cell: its node, its position there, its coordinates."""
         return self.study.index
 
+    @property
+    def done(self) -> pd.DataFrame:
+        """Finished cells of the index, whatever is trained of them."""
+        return self.index[self.index["status"] == DONE] if "status" in self.index else self.index
+
+    def best(self, chosen: pd.Series) -> pd.DataFrame:
+        """Of the chosen finished cells, those with a network; where there are none, twins alone; where there are none, all."""
+        rows = self.done[chosen]
+        return next((part for part in (with_networks(rows), trained(rows)) if len(part)), rows)
+
     def select(self, **conditions: Any) -> pd.DataFrame:
         """Finished cells with a network whose coordinates equal these; an absent coordinate matches nothing."""
-        chosen = self.index[self.index["status"] == DONE] if "status" in self.index else self.index
-        return where(with_networks(chosen), **conditions)
+        return where(with_networks(self.done), **conditions)
 
     def curves(self, rows: pd.DataFrame, *names: str) -> Iterator[Curves]:
         """The named variables of the chosen cells, in the order of `rows`; each bucket is read once."""

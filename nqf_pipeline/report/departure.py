@@ -11,7 +11,7 @@ from matplotlib.colors import LogNorm
 from nqf_pipeline.analysis.departure import THRESHOLD
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, panels
 from nqf_pipeline.report.data import Findings, ordered, where
-from nqf_pipeline.report.learning import networks
+from nqf_pipeline.report.learning import every_network
 from nqf_pipeline.report.style import PAPER, readable
 from nqf_pipeline.report.wording import listed, number, short
 from nqf_pipeline.study.config import ReportSettings
@@ -25,16 +25,19 @@ def departure(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     """One map per optimizer, and one over the width of each architecture that sweeps it."""
     cells = study.cells[study.cells["task"].str.startswith("teacher") & (study.cells["status"] == "done")]
     cells = cells[np.isfinite(cells["largest_mode_gap"])]
-    base = cells[cells["cell"].isin(networks(study)["cell"])]
+    base = cells[cells["cell"].isin(every_network(study)["cell"])]
     if base.empty:
         return Omitted("no finished network on a teacher task with a twin beside it")
     maps = [(readable(kind), where(base, optimizer=kind), "architecture") for kind in ordered(base["optimizer"])]
     maps += [(f"{readable(kind)}: width", part, "width") for kind, part in _widths(cells, look)]
     title = _title(base)
     height, width = grid_of(len(maps), 2)
-    figure, axes = panels(height, width, 0.42 * max(part[by].nunique() for _, part, by in maps) + 0.65, title)
-    for axis, (name, part, by) in zip(drop_unused(axes, len(maps)), maps, strict=True):
+    counts = [part[by].nunique() for _, part, by in maps]
+    most = [max(counts[first : first + width]) for first in range(0, len(maps), width)]  # lines of tiles in each row of maps
+    figure, axes = panels(height, width, 0.42 * sum(most) / height + 0.65, title, height_ratios=most)
+    for i, (axis, (name, part, by)) in enumerate(zip(drop_unused(axes, len(maps)), maps, strict=True)):
         _map(axis, part, by)
+        axis.set_ylim(most[i // width], 0)
         axis.set_title(name)
     return Drawing(figure, title, _caption(base))
 

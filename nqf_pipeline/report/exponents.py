@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, panels, source_legend
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import ensembles, grid_points
+from nqf_pipeline.report.kinds import whose
 from nqf_pipeline.report.style import INK, LINES, MARKERS, MUTED, colour_of
 from nqf_pipeline.report.wording import number, percent, plural, power
 from nqf_pipeline.study.config import ReportSettings
@@ -91,7 +92,9 @@ def _legend(figure: Figure, colour: str, limits: bool) -> None:
 
 def _title(table: pd.DataFrame) -> str:
     error = (table["exponent"] / table["predicted_finite"] - 1).abs()
-    return f"Measured exponents lie {percent(error.median())} from their finite-size prediction (worst {percent(error.max())})"
+    return (
+        f"Measured exponents{whose(table)} lie {percent(error.median())} from their finite-size prediction (worst {percent(error.max())})"
+    )
 
 
 def _caption(table: pd.DataFrame, points: int) -> str:

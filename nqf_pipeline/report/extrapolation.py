@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -12,6 +13,7 @@ from nqf_pipeline.analysis.extrapolation import FEWEST, Approach, approaches, ro
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, panels, source_legend
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import SYMBOLS
+from nqf_pipeline.report.kinds import whose
 from nqf_pipeline.report.style import INK, LINES, MARKERS, MUTED, colour_of
 from nqf_pipeline.report.wording import percent, power
 from nqf_pipeline.study.config import ReportSettings
@@ -22,12 +24,16 @@ Case = tuple[dict[str, Any], Approach]
 
 def extrapolation(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     """One panel a setting: corrected exponents, the theory's, the straight line in 1/k and its end at epsilon = 0."""
-    found = [(key, approach) for key, approach in approaches(study.study) if key["source"] == "network" and len(approach.epsilon) >= FEWEST]
+    found = [(key, approach) for key, approach in approaches(study.study) if len(approach.epsilon) >= FEWEST]
+    found = [(key, approach) for key, approach in found if key["source"] == "network" or key.get("train") == "twin"]
     if not found:
         return Omitted(f"no setting has an exponent at {FEWEST} epsilon and a known tail of missing modes")
     shown = found[:: -(-len(found) // PANELS)]
     errors = np.abs([row(key, approach)["relative_error"] for key, approach in found])
-    title = f"Carried to ε = 0, exponents lie {percent(float(np.median(errors)))} from their limit (worst {percent(float(errors.max()))})"
+    whom = whose(pd.DataFrame([{"train": key.get("train")} for key, _ in found]))
+    title = (
+        f"Carried to ε = 0, exponents{whom} lie {percent(float(np.median(errors)))} from their limit (worst {percent(float(errors.max()))})"
+    )
     height, width = grid_of(len(shown), 3 if len(shown) != 4 else 2)
     figure, axes = panels(height, width, 1.9, title)
     left = drop_unused(axes, len(shown))

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
 from nqf_pipeline.report.data import Findings, ordered
+from nqf_pipeline.report.kinds import lone
 from nqf_pipeline.report.style import INK, TIER_NAMES, colour_of, readable
 from nqf_pipeline.report.wording import SMALLEST, listed, number, percent, spread
 from nqf_pipeline.store.schema import TIERS
@@ -38,6 +39,24 @@ def matched_networks(study: Findings) -> pd.DataFrame:
     return table[np.isfinite(table["relative_error"]) & ~((table["tier"] == "twin") & table["architecture"].isin(EXACT))]
 
 
+def matched_alone(study: Findings) -> pd.DataFrame:
+    """The same of twins that were trained without a network."""
+    table = study.plateaus
+    if table.empty:
+        return table
+    return table[lone(table) & (table["source"] == "twin") & (table["status"] == "matched") & np.isfinite(table["relative_error"])]
+
+
+def _parts(networks: pd.DataFrame, alone: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Panels by name: the networks' first tiers, then the twins alone against their finest prediction."""
+    if networks.empty:
+        tiers = [tier for tier in TIER_ORDER if len(alone) and tier in set(alone["tier"])][:PANELS]
+        return {f"twins alone: {TIER_NAMES[tier]}": alone[alone["tier"] == tier] for tier in tiers}
+    also = {"twins alone: finest prediction": finest_predictions(alone)} if len(alone) else {}
+    tiers = [tier for tier in TIER_ORDER if tier in set(networks["tier"])][: PANELS - len(also)]
+    return {TIER_NAMES[tier]: networks[networks["tier"] == tier] for tier in tiers} | also
+
+
 def finest_predictions(table: pd.DataFrame) -> pd.DataFrame:
     """Per network and mode, the row of the finest tier that predicts without training."""
     table = table.assign(_rank=table["tier"].map({tier: i for i, tier in enumerate(TIERS)}))
@@ -47,26 +66,31 @@ def finest_predictions(table: pd.DataFrame) -> pd.DataFrame:
 
 def ignition(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     """Above: measured against predicted step. Below: the relative error by architecture."""
-    table = matched_networks(study)
-    if table.empty:
+    networks, alone = matched_networks(study), matched_alone(study)
+    parts = _parts(networks, alone)
+    if not parts:
         return Omitted("no matched ignition")
-    tiers = [tier for tier in TIER_ORDER if tier in set(table["tier"])][:PANELS]
-    parts = {tier: table[table["tier"] == tier] for tier in tiers}
-    title = _title(table)
-    kinds = ordered(table["architecture"])
-    figure, axes = panels(2, len(tiers), 2.2, title, sharex="row", sharey="row", height_ratios=[1.15, 1])
-    for j, (tier, part) in enumerate(parts.items()):
+    title = _title(networks, alone)
+    kinds, optimizers = (ordered(pd.concat([part[name] for part in parts.values()])) for name in ("architecture", "optimizer"))
+    figure, axes = panels(2, len(parts), 2.2, title, sharex="row", sharey="row", height_ratios=[1.15, 1])
+    for j, (name, part) in enumerate(parts.items()):
         _scatter(axes[0, j], part, look)
-        axes[0, j].set_title(f"{TIER_NAMES[tier]}\n{_count(part)}", fontsize=8.5)
+        axes[0, j].set_title(f"{name}\nn {len(inexact(part)):,}, median {_median(inexact(part))}", fontsize=8.5)
         _errors(axes[1, j], part, kinds, look)
     axes[0, 0].set_ylabel("measured ignition (step)")
     axes[1, 0].set_ylabel("relative error")
-    _legend(figure, kinds, ordered(table["optimizer"]), look)
+    _legend(figure, kinds, optimizers, look)
     return Drawing(figure, title, _caption(parts))
 
 
 def _scatter(axis: Axes, part: pd.DataFrame, look: ReportSettings) -> None:
-    style: dict[str, Any] = {"linestyle": "none", "markersize": 3.6, "alpha": 0.55, "markeredgewidth": 0, "rasterized": len(part) > _RASTER}
+    style: dict[str, Any] = {
+        "linestyle": "none",
+        "markersize": 3.6,
+        "alpha": 0.55 if len(part) <= _RASTER else 0.2,
+        "markeredgewidth": 0,
+        "rasterized": len(part) > _RASTER,
+    }
     for (architecture, optimizer), group in part.groupby(["architecture", "optimizer"], sort=True):
         look_of: dict[str, Any] = {"marker": _MARKERS.get(optimizer, "o"), "color": colour_of(architecture, look.palette)}
         axis.plot(group["t_predicted"], group["t_measured"], **style, **look_of)
@@ -78,14 +102,14 @@ def _scatter(axis: Axes, part: pd.DataFrame, look: ReportSettings) -> None:
 
 
 def _errors(axis: Axes, part: pd.DataFrame, kinds: list[str], look: ReportSettings) -> None:
-    """Size of the relative error against sigma: medians joined, a thin line from each up to the worst."""
+    """Size of the relative error against sigma: medians joined, a thin line over the middle 90 %."""
     for place, kind in enumerate(kinds):
-        sizes = part.loc[part["architecture"] == kind].groupby("sigma")["relative_error"].agg(lambda errors: errors.abs().median())
-        worst = part.loc[part["architecture"] == kind].groupby("sigma")["relative_error"].agg(lambda errors: errors.abs().max())
+        by_sigma = part.loc[part["architecture"] == kind, "relative_error"].abs().groupby(part["sigma"])
+        low, sizes, high = (by_sigma.quantile(share) for share in (0.05, 0.5, 0.95))
         sigma = sizes.index.to_numpy() * 10.0 ** (0.05 * (place - (len(kinds) - 1) / 2))  # beside each other, not on top
         style: dict[str, Any] = {"color": colour_of(kind, look.palette)}
         axis.plot(sigma, sizes.clip(lower=SMALLEST), marker="o", markersize=4, linewidth=1.2, **style)
-        axis.vlines(sigma, sizes.clip(lower=SMALLEST), worst.clip(lower=SMALLEST), linewidth=1.0, alpha=0.6, **style)
+        axis.vlines(sigma, low.clip(lower=SMALLEST), high.clip(lower=SMALLEST), linewidth=1.0, alpha=0.6, **style)
     log_axes(axis)
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
     axis.yaxis.set_minor_locator(NullLocator())
@@ -99,11 +123,14 @@ def _legend(figure: Figure, kinds: list[str], optimizers: list[str], look: Repor
     figure.legend(handles=handles, loc="outside lower center", ncols=5, handletextpad=0.2, columnspacing=1.2)
 
 
-def _title(table: pd.DataFrame) -> str:
+def _title(table: pd.DataFrame, alone: pd.DataFrame) -> str:
+    also = f"{_median(finest_predictions(alone))} from the predicted step" if len(alone) else ""
+    if table.empty:
+        return f"Twins alone ignite {also} (median over all cells)"
     twins, predicted = table[table["tier"] == "twin"], finest_predictions(inexact(table))
     pieces = [f"{_median(twins)} from their twins'"] if len(twins) else []
     pieces += [f"{_median(predicted)} from the predicted step"] if len(predicted) else []
-    return f"Networks ignite {listed(pieces)} (medians over all cells)"
+    return f"Networks ignite {listed(pieces)}{f'; twins alone {also}' if also else ''} (medians over all cells)"
 
 
 def _median(part: pd.DataFrame) -> str:
@@ -118,20 +145,21 @@ def _count(part: pd.DataFrame) -> str:
 
 def inexact(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of networks that are more than a quadratic form; all rows where there are no such networks."""
-    chosen = table[~table["architecture"].isin(EXACT)]
+    chosen = table[~table["architecture"].isin(EXACT) | (table["source"] == "twin")]
     return chosen if len(chosen) else table
 
 
 def _caption(parts: dict[str, pd.DataFrame]) -> str:
     pieces = []
-    for tier, part in parts.items():
+    for name, part in parts.items():
         row = part.loc[inexact(part)["relative_error"].abs().idxmax()]
         worst = f"{readable(row['architecture'])}, {readable(row['optimizer'])}, σ = {number(row['sigma'])}, mode {int(row['mode'])}"
-        pieces.append(f"{TIER_NAMES[tier]}: {_count(part)} ({worst})")
+        pieces.append(f"{name}: {_count(part)} ({worst})")
     every = pd.concat(parts.values())
-    exact = finest_predictions(every[every["architecture"].isin(EXACT)])
+    exact = finest_predictions(every[every["architecture"].isin(EXACT) & (every["source"] == "network")])
     also = f" Exactly quadratic networks against prediction: n {len(exact):,}, {spread(exact['relative_error'])}." if len(exact) else ""
     return (
-        "Above: each point is one mode of one network, the line is equality. "
-        f"Below: median error by architecture and σ, thin lines up to the worst. {'; '.join(pieces)}.{also}"
+        "Above: each point is one mode of one cell, the line is equality. "
+        f"Below: median error by architecture and σ, thin lines "
+        f"from 5 to 95 % of the modes; in brackets, the worst. {'; '.join(pieces)}.{also}"
     )

@@ -96,7 +96,7 @@ def _caption(cells: pd.DataFrame) -> str:
     words = [meaning]
     for architecture in ordered(cells["architecture"]):
         found = width_exponent(cells[cells["architecture"] == architecture])
-        if found is not None:
+        if found is not None and found.low * found.high > 0:
             words.append(f"{readable(architecture)} at fixed σ: {_spoken(found)}.")
     return " ".join(words)
 

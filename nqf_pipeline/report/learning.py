@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, loss_label, panels, source_legend
-from nqf_pipeline.report.data import Curves, Findings, ordered, typical, where
+from nqf_pipeline.report.data import Curves, Findings, ordered, sort, typical, where
 from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable
 from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.study.config import ReportSettings
@@ -17,6 +17,8 @@ from nqf_pipeline.study.config import ReportSettings
 LOSS = "loss (mean over samples, sum over outputs)"
 DEPTH = 1e-5
 """Share of the initial loss at which loss axes end."""
+FEW, BAND_POINTS = 12, 200
+"""Other seeds of a panel up to which each is a line of its own; points of the band that stands for more."""
 _NAMES = ("network_loss", "twin_loss", "theory_loss", "divergence")
 
 
@@ -46,7 +48,9 @@ def learning(study: Findings, look: ReportSettings) -> Drawing | Omitted:
 
 def _words(curves: Sequence[Curves], sigma: float, seed: int) -> tuple[str, str]:
     apart = [(float(np.nanmax(values)), curve.cell) for curve in curves if (values := curve.of("divergence")) is not None]
-    start = f"Loss of {len(curves)} networks against step (highlighted: seed {seed}, pale: other seeds). {_tier_sentence(curves)}"
+    panels_of = pd.DataFrame([curve.cell for curve in curves]).groupby(["architecture", "optimizer"]).size()
+    pale = f"pale: {'other seeds' if panels_of.max() <= FEW + 1 else 'where 90 % of the other seeds lie'}"
+    start = f"Loss of {len(curves)} networks against step (highlighted: seed {seed}, {pale}). {_tier_sentence(curves)}"
     if not apart:
         return f"Loss of networks and twins at σ = {number(sigma)}", start
     median = percent(float(np.median([size for size, _ in apart])))
@@ -66,6 +70,18 @@ def networks(study: Findings) -> pd.DataFrame:
     rows = rows[rows["task"].str.startswith("teacher")]
     if not rows.empty:
         rows = rows[rows["experiment"] == rows["experiment"].value_counts(sort=False).idxmax()]
+    return _typical(rows)
+
+
+def every_network(study: Findings) -> pd.DataFrame:
+    """The same, with the largest experiment of each architecture that it lacks: for figures that give each its own panel or row."""
+    first, rows = networks(study), study.select()
+    rows = rows[rows["task"].str.startswith("teacher") & ~rows["architecture"].isin(first["architecture"])]
+    parts = [part[part["experiment"] == part["experiment"].value_counts(sort=False).idxmax()] for _, part in rows.groupby("architecture")]
+    return sort(pd.concat([first, _typical(pd.concat(parts))])) if parts else first
+
+
+def _typical(rows: pd.DataFrame) -> pd.DataFrame:
     return typical(rows, ["architecture"], {"optimizer", "sigma", "seed", "momentum", "batch_size"})
 
 
@@ -88,13 +104,26 @@ def _panel(axis: Axes, curves: Sequence[Curves], look: ReportSettings) -> None:
         return
     seed = highlighted(pd.DataFrame([curve.cell for curve in curves]), look)
     colour = colour_of(curves[0].cell["architecture"], look.palette)
-    for curve in curves:
-        if curve.cell["seed"] != seed:
-            draw(axis, curve.steps, curve.of("network_loss"), "network", colour, alpha=0.3, linewidth=1.0)
+    others = [curve for curve in curves if curve.cell["seed"] != seed]
+    if len(others) > FEW:
+        _band(axis, others, colour)
+    for curve in others if len(others) <= FEW else ():
+        draw(axis, curve.steps, curve.of("network_loss"), "network", colour, alpha=0.3, linewidth=1.0)
     main = next(curve for curve in curves if curve.cell["seed"] == seed)
     losses(axis, main, colour)
     log_axes(axis)
     focus(axis, [main])
+
+
+def _band(axis: Axes, curves: Sequence[Curves], colour: str) -> None:
+    """The middle 90 % of the networks' losses at each step, on one grid of steps within all records."""
+    found = [(curve.steps[1:], loss[1:]) for curve in curves if (loss := curve.of("network_loss")) is not None]
+    ends = [(steps[0], steps[-1]) for steps, _ in found]
+    grid = np.geomspace(max(first for first, _ in ends), min(last for _, last in ends), BAND_POINTS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.exp([np.interp(np.log(grid), np.log(steps), np.log(loss)) for steps, loss in found])
+    low, high = np.nanquantile(values, [0.05, 0.95], axis=0)
+    axis.fill_between(grid, low, high, color=colour, alpha=0.25, linewidth=0)
 
 
 def losses(axis: Axes, curve: Curves, colour: str) -> None:

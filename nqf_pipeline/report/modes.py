@@ -10,9 +10,9 @@ from matplotlib.lines import Line2D
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, panels, source_legend
 from nqf_pipeline.report.data import Curves, Findings, ordered, where
 from nqf_pipeline.report.ignition import finest_predictions
-from nqf_pipeline.report.learning import draw, highlighted, networks, shown_sigma
+from nqf_pipeline.report.learning import draw, every_network, highlighted, shown_sigma
 from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable, shades
-from nqf_pipeline.report.wording import number, percent, plural
+from nqf_pipeline.report.wording import listed, number, percent, plural
 from nqf_pipeline.study.config import ReportSettings
 
 _NAMES = ("network_mode", "twin_mode", "theory_ignition", "mode_number")
@@ -22,18 +22,19 @@ _LINE = {**LINES["theory"], "linewidth": 1.8}
 
 def modes(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     """One panel per architecture, one optimizer, one sigma, one seed."""
-    rows = networks(study)
+    rows = every_network(study)
     if rows.empty:
         return Omitted("no finished network on a teacher task")
     optimizers = ordered(rows["optimizer"])
     optimizer = look.optimizer if look.optimizer in optimizers else optimizers[0]
-    rows = where(rows, sigma=shown_sigma(rows, look), optimizer=optimizer)
-    rows = where(rows, seed=highlighted(rows, look))
+    rows = where(rows, optimizer=optimizer)
+    kinds = [part for _, part in rows.groupby("architecture", sort=False)]
+    rows = pd.concat([where(part, sigma=shown_sigma(part, look), seed=highlighted(part, look)) for part in kinds])
     curves = [curve for curve in study.curves(rows, *_NAMES) if curve.of("network_mode") is not None]
     if not curves:
         return Omitted("no recorded mode strengths")
     matched = _matched(study, rows)
-    title = _title(matched, float(rows["sigma"].iloc[0]), optimizer)
+    title = _title(matched, rows["sigma"], optimizer)
     height, width = grid_of(len(curves), 2)
     figure, axes = panels(height, width, 2.2, title, sharey=True)
     left = drop_unused(axes, len(curves))
@@ -83,8 +84,9 @@ def _matched(study: Findings, rows: pd.DataFrame) -> pd.DataFrame:
     return finest_predictions(table)
 
 
-def _title(matched: pd.DataFrame, sigma: float, optimizer: str) -> str:
-    setting = f"σ = {number(sigma)}, {readable(optimizer)}"
+def _title(matched: pd.DataFrame, sigmas: pd.Series, optimizer: str) -> str:
+    values = listed([number(float(value)) for value in sorted(sigmas.unique())])
+    setting = f"σ = {values}, {readable(optimizer)}"
     if matched.empty:
         return f"Modes switch on one after another ({setting})"
     error = float(matched["relative_error"].abs().median())

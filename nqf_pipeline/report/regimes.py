@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.style import INK, MUTED, TIER_NAMES, shades
+from nqf_pipeline.report.wording import number
 from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.study.config import ReportSettings
 
@@ -42,19 +43,23 @@ def regimes(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     tiers = [tier for tier in TIERS if tier in set(table["tier"])]
     colours = dict(zip(tiers, shades("#0173b2", len(tiers))[::-1], strict=True))
     title = _title(table)
-    figure, axes = panels(1, 2, 0.42 * len(present) + 1.6, title, sharey=True, sharex=True)
-    for axis, (heading, standings) in zip(axes[0], STANDINGS.items(), strict=True):
-        part = table[table["standing"].isin(standings)]
+    parts = {heading: table[table["standing"].isin(standings)] for heading, standings in STANDINGS.items()}
+    parts = {heading: part for heading, part in parts.items() if len(part)} or {"no condition holds": table}
+    figure, axes = panels(1, len(parts), 0.42 * len(present) + 1.6, title, sharey=True, sharex=True)
+    for axis, (heading, part) in zip(axes[0], parts.items(), strict=True):
         _panel(axis, part, present, colours)
-        axis.set_title(f"{heading}: {part['cell'].nunique()} cells", fontsize=8.5)
+        axis.set_title(f"{heading}: {part['cell'].nunique():,} twins", fontsize=8.5)
     axes[0, 0].set_yticks(range(len(present)), [ORDER[name] for name in present])
     axes[0, 0].invert_yaxis()
     handles = [Line2D([], [], color=colours[tier], marker="o", linestyle="none", markersize=4, label=TIER_NAMES[tier]) for tier in tiers]
-    handles.append(Line2D([], [], color=INK, marker="|", linestyle="none", markersize=9, label="estimate from the defect"))
+    if "timing_error" in table and (table["timing_error"] > 0).any():
+        label = "estimate from the defect (least, median, worst)"
+        handles.append(Line2D([], [], color=INK, marker="|", linestyle="none", markersize=9, label=label))
     figure.legend(handles=handles, loc="outside lower center", ncols=3, handletextpad=0.2)
     caption = (
-        "Relative error of ignition steps against the quadratic form trained from the same weights, every mode that ignites; errors below "
-        "1e-9 are drawn there. The flow's error is the step size's, the asymptote's that of finite epsilon."
+        "Relative error of ignition steps against the quadratic form trained from the same weights, over every mode that ignites: "
+        "median (point), 5 to 95 % (band), least to worst (line); errors below 1e-9 are drawn there. "
+        "The flow's error is the step size's, the asymptote's that of finite epsilon."
     )
     return Drawing(figure, title, caption)
 
@@ -74,10 +79,18 @@ def _rows(study: Findings) -> pd.DataFrame:
     table = study.plateaus
     if table.empty:
         return table
-    table = table[(table["source"] == "twin") & (table["status"] == "matched")]
+    wanted = (table["source"] == "twin") & (table["status"] == "matched") & np.isfinite(table["relative_error"])
+    table = table.loc[wanted, ["cell", "tier", "relative_error"]]
     known = study.index[[name for name in ("cell", "regime", "standing", "timing_error") if name in study.index]]
-    table = table.drop(columns=[name for name in known if name != "cell" and name in table]).merge(known, on="cell")
-    return table[np.isfinite(table["relative_error"])]
+    return table.merge(known, on="cell")
+
+
+def _spread(axis: Axes, size: pd.Series, height: float, colour: str) -> None:
+    """Median, the middle 90 %, and a thin line over all errors: the same however many cells there are."""
+    least, low, median, high, most = size.quantile([0, 0.05, 0.5, 0.95, 1])
+    axis.plot([least, most], [height] * 2, color=colour, linewidth=0.8, alpha=0.7)
+    axis.plot([low, high], [height] * 2, color=colour, linewidth=3.2, alpha=0.45, solid_capstyle="butt")
+    axis.plot([median], [height], "o", color=colour, markersize=4.5, markeredgewidth=0)
 
 
 def _panel(axis: Axes, part: pd.DataFrame, present: list[str], colours: dict[str, Any]) -> None:
@@ -86,12 +99,14 @@ def _panel(axis: Axes, part: pd.DataFrame, present: list[str], colours: dict[str
         for shift, (tier, colour) in enumerate(colours.items()):
             size = here.loc[here["tier"] == tier, "relative_error"].abs().clip(lower=SMALLEST)
             height = row + 0.5 * (shift - (len(colours) - 1) / 2) / max(len(colours), 1)
-            axis.plot(size, np.full(len(size), height), "o", color=colour, markersize=3, alpha=0.5, markeredgewidth=0)
+            if len(size):
+                _spread(axis, size, height, colour)
         if "timing_error" in here and (here["timing_error"] > 0).any():
-            estimate = here.loc[here["timing_error"] > 0, "timing_error"].unique()
+            estimate = here.loc[here["timing_error"] > 0, "timing_error"].quantile([0, 0.5, 1]).unique()
             axis.plot(estimate, np.full(len(estimate), row + 0.42), "|", color=INK, markersize=6)
         axis.axhline(row + 0.5, color=MUTED, linewidth=0.3)
     log_axes(axis, y=False)
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    axis.xaxis.set_major_locator(LogLocator(numticks=5))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{number(100 * value)} %"))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlabel("relative error of ignition")

@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, panels
 from nqf_pipeline.report.data import Findings, ordered
+from nqf_pipeline.report.kinds import KINDS, counted, states
 from nqf_pipeline.report.style import INK, MUTED, readable
 from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.store.schema import Status
@@ -16,8 +17,9 @@ from nqf_pipeline.study.config import ReportSettings
 
 GROUPS = 16
 """Rows shown; the smallest beyond are summed."""
+_KIND_COLOURS = ("#2f7d55", "#7fc29b", "#c9d6e2")
+"""Networks beside their twins, twins alone, only predicted."""
 _STATUS_COLOURS = {
-    Status.done: "#4c9f70",
     Status.diverged: "#d55e00",
     Status.timed_out: "#de8f05",
     Status.killed: "#8c5aa6",
@@ -27,7 +29,7 @@ _STATUS_COLOURS = {
 
 
 def run(study: Findings, look: ReportSettings) -> Drawing | Omitted:
-    """Left: cells by status. Right: seconds by stage, for the same groups of cells."""
+    """Left: done cells by what was trained of them, others by status. Right: seconds by stage, for the same groups of cells."""
     if study.cells.empty:
         return Omitted("the study has no cells")
     cells = study.cells.assign(group=group_names(study.cells))
@@ -35,7 +37,9 @@ def run(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     groups = _by_size(cells, seconds)
     title = _title(cells, seconds)
     figure, axes = panels(1, 2, 0.26 * len(groups) + 1.0, title, sharey=True)
-    _stacked(axes[0, 0], cells.groupby(["group", "status"]).size().unstack(fill_value=0), groups, _status_colours())
+    _stacked(
+        axes[0, 0], cells.assign(state=states(cells)).groupby(["group", "state"]).size().unstack(fill_value=0), groups, _status_colours()
+    )
     axes[0, 0].set_xlabel("cells")
     axes[0, 0].xaxis.set_major_locator(MaxNLocator(5, integer=True))
     if seconds.empty:
@@ -69,7 +73,8 @@ def _by_size(cells: pd.DataFrame, seconds: pd.DataFrame) -> list[str]:
 
 
 def _status_colours() -> dict[str, str]:
-    return {status.name: colour for status, colour in _STATUS_COLOURS.items()}
+    kinds = {names[1]: colour for names, colour in zip(KINDS.values(), _KIND_COLOURS, strict=True)}
+    return kinds | {status.name: colour for status, colour in _STATUS_COLOURS.items()}
 
 
 def _stacked(axis: Axes, table: pd.DataFrame, groups: list[str], colours: dict[str, str]) -> None:
@@ -89,7 +94,8 @@ def _stacked(axis: Axes, table: pd.DataFrame, groups: list[str], colours: dict[s
 def _title(cells: pd.DataFrame, seconds: pd.DataFrame) -> str:
     done = int((cells["status"] == "done").sum())
     time = f", {number(round(float(seconds['seconds'].sum())))} s of work" if len(seconds) else ""
-    return f"{done:,} of {len(cells):,} cells done{time}"
+    kinds = f": {counted(cells[cells['status'] == 'done'])}" if done else ""
+    return f"{done:,} of {len(cells):,} cells done{kinds}{time}"
 
 
 def _caption(cells: pd.DataFrame, seconds: pd.DataFrame) -> str:

@@ -14,6 +14,7 @@ from nqf_pipeline.analysis.calibration.page import results
 from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.data import Findings, ordered, sort
 from nqf_pipeline.report.ignition import EXACT, finest_predictions
+from nqf_pipeline.report.kinds import ALONE, lone, states
 from nqf_pipeline.report.run import group_names
 from nqf_pipeline.report.style import readable
 from nqf_pipeline.report.wording import number, percent
@@ -24,6 +25,7 @@ LONG = 24
 """Rows from which on a table is folded away."""
 
 
+_IGNITION = frozenset({"architecture", "task", "optimizer", "sigma", "cell", "width", "source", "mode", "tier", "relative_error", "status"})
 MOST = 400
 """Rows of a table on the page: larger studies are read with `nqf query`."""
 
@@ -58,13 +60,19 @@ def exponents(study: Findings) -> Table:
     """One row per fit: measured with interval beside both predictions."""
     table = study.exponents
     if len(table):  # the theory's own fit is `predicted`; an exactly quadratic network is its own twin
-        table = table[(table["source"] != "theory") & ~((table["source"] == "twin") & table["architecture"].isin(EXACT))]
+        table = table[(table["source"] != "theory") & ~((table["source"] == "twin") & table["architecture"].isin(EXACT) & ~lone(table))]
+        table = table.assign(_alone=lone(table))
     swept = [name for name in SWEPT if name in table and table[name].notna().any()]
     headers = ["task", "source", *swept, "ε", "exponent", "interval", "decades", "predicted, same window", "error", "limit", "status"]
     rows: list[Sequence[str]] = []
     for _, row in table.sort_values(["task", *swept, "epsilon", "source"], kind="stable").iloc[:MOST].iterrows():
         error = row["exponent"] / row["predicted_finite"] - 1
-        place = [readable(row["task"]), row["source"], *(_plain(row[name]) for name in swept), number(row["epsilon"])]
+        place = [
+            readable(row["task"]),
+            row["source"] if not row["_alone"] else ALONE,
+            *(_plain(row[name]) for name in swept),
+            number(row["epsilon"]),
+        ]
         measured = [_fixed(row["exponent"]), _interval(row["ci_low"], row["ci_high"]), _fixed(row["decades"], 2)]
         rows.append([*place, *measured, _fixed(row["predicted_finite"]), percent(error), _fixed(row["predicted_limit"]), _status(row)])
     note = (
@@ -91,7 +99,7 @@ def plateaus(study: Findings) -> Table:
     rows: list[Sequence[str]] = []
     settings = 0
     if len(table):
-        table = sort(leading(table))
+        table = sort(leading(table)[[name for name in table if name in _IGNITION]])
         widths = table.groupby(["architecture", "task"])["width"].transform("nunique")
         label = table["architecture"].map(readable) + (", width " + table["width"].map("{:g}".format)).where(widths > 1, "")
         label += (table["source"] == "twin").map({True: " (twin alone)", False: ""})
@@ -146,13 +154,14 @@ def _drop_counts(part: pd.DataFrame) -> list[str]:
 def cells(study: Findings) -> Table:
     """Counts of cells by what became of them."""
     frame = study.cells.assign(group=group_names(study.cells))
-    states = ordered(frame["status"])
+    frame["state"] = states(frame)
+    shown = ordered(frame["state"])
     by = ["group", "optimizer", "regime", "standing"]
     rows: list[Sequence[str]] = []
     for key, group in frame.groupby(by, sort=True):
-        counts = group["status"].value_counts()
-        rows.append([*(readable(str(name)) for name in key), *(str(int(counts.get(state, 0))) for state in states)])
-    headers = ["cells", "optimizer", "regime", "standing", *(state.replace("_", " ") for state in states)]
+        counts = group["state"].value_counts()
+        rows.append([*(readable(str(name)) for name in key), *(str(int(counts.get(state, 0))) for state in shown)])
+    headers = ["cells", "optimizer", "regime", "standing", *(state.replace("_", " ") for state in shown)]
     note = "Regime: which solution data and structure admit, from measured checks; standing: what the prediction then is."
     return Table("Cells", note, headers, rows, frozenset({0, 1, 2, 3}))
 

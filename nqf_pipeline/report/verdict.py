@@ -9,6 +9,7 @@ from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.data import Findings, ordered
 from nqf_pipeline.report.fits import ensembles
 from nqf_pipeline.report.ignition import finest_predictions, matched_networks
+from nqf_pipeline.report.kinds import counted, whose
 from nqf_pipeline.report.learning import networks
 from nqf_pipeline.report.style import TIER_NAMES, readable
 from nqf_pipeline.report.wording import listed, number, percent, plural, spread
@@ -24,8 +25,9 @@ def verdict(study: Findings) -> list[str]:
 def _cells(cells: pd.DataFrame) -> str:
     counts = cells["status"].value_counts()
     done = int(counts.get("done", 0))
+    kinds = counted(cells[cells["status"] == "done"])
     others = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if name != "done"]
-    return f"{done:,} of {len(cells):,} cells are done{f' ({listed(others)})' if others else ''}."
+    return f"{done:,} of {len(cells):,} cells are done{f' ({listed(others)})' if others else ''}{f': {kinds}' if done else ''}."
 
 
 def _teacher(study: Findings) -> pd.DataFrame:
@@ -70,8 +72,8 @@ def _exponents(study: Findings) -> list[str]:
         distance = (table["exponent"] / table["predicted_limit"] - 1).abs()
         limit = f"; their limit for ε → 0 is {percent(distance.median())} away (median)" if distance.notna().any() else ""
         sentences.append(
-            f"{len(table)} of {len(every)} exponents of {readable(task)} are resolved; the finite-size prediction misses them "
-            f"by {spread(error)}{limit}."
+            f"{len(table)} of {len(every)} exponents of {readable(task)}{whose(every)} are resolved; the finite-size prediction misses "
+            f"them by {spread(error)}{limit}."
         )
     return sentences
 

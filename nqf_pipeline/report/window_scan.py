@@ -11,6 +11,7 @@ from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.canvas import Drawing, Omitted, panels
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import SYMBOLS, fits
+from nqf_pipeline.report.kinds import ALONE, lone
 from nqf_pipeline.report.style import PAPER, readable
 from nqf_pipeline.report.wording import number
 from nqf_pipeline.study.config import ReportSettings
@@ -20,7 +21,7 @@ _NAMES = ("alpha1", "alpha2", "gamma1", "gamma2", "theta", "beta")
 
 
 def window_scan(study: Findings, look: ReportSettings) -> Drawing | Omitted:
-    """Left: the network's exponent in each window (start across, end up), the chosen one marked. Right: theory's in the same windows."""
+    """Left: the network's exponent (or a twin's alone) in each window, the chosen one marked. Right: theory's in the same windows."""
     table = study.window_scan
     rows = leading(table)
     if rows.empty:
@@ -30,7 +31,8 @@ def window_scan(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     limits = np.nanquantile(rows[["exponent", "predicted_finite"]].to_numpy(), [0.02, 0.98])
     title = f"One curve gives exponents from {number(float(span.min()))} to {number(float(span.max()))}, by the choice of its window"
     figure, axes = panels(1, 2, 3.4, title, sharey=True)
-    for axis, column, name in zip(axes[0], ("exponent", "predicted_finite"), ("network", "theory's curve"), strict=True):
+    measured = ALONE if lone(rows).all() else "network"
+    for axis, column, name in zip(axes[0], ("exponent", "predicted_finite"), (measured, "theory's curve"), strict=True):
         mesh = _map(axis, rows, column, (float(limits[0]), float(limits[1])))
         axis.set_title(name)
         axis.set_xlabel("window starts (gradient-flow time)")
@@ -76,7 +78,8 @@ def _map(axis: Axes, rows: pd.DataFrame, column: str, limits: tuple[float, float
 def _caption(rows: pd.DataFrame, chosen: pd.Series | None) -> str:
     one = rows.iloc[0]
     where = ", ".join(f"{SYMBOLS.get(name, name)} = {one[name]:g}" for name in _NAMES if name in rows and not pd.isna(one[name]))
-    text = f"{readable(str(one['architecture']))}, {where}, σ = {number(float(one['sigma']))}: {len(rows)} windows."
+    who = readable(str(one["architecture"])) + (f", {ALONE}" if lone(rows).all() else "")
+    text = f"{who}, {where}, σ = {number(float(one['sigma']))}: {len(rows)} windows."
     error = (rows["exponent"] / rows["predicted_finite"] - 1).abs()
     if error.notna().any():
         text += f" Theory's curve in the same windows differs by {100 * float(error.median()):.2g} % (median)."

@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -430,9 +430,15 @@ def _arrow_schema(frame: pd.DataFrame) -> pa.Schema:
     return pa.schema([(str(column), types.get(dtype.kind, pa.string())) for column, dtype in frame.dtypes.items()])
 
 
-def read_table(results: Path, name: str) -> pd.DataFrame:
-    """One table of a study as a data frame."""
-    frame: pd.DataFrame = _read(results, name, pd.read_parquet)
+def read_table(results: Path, name: str, columns: Collection[str] | None = None) -> pd.DataFrame:
+    """One table of a study as a data frame; with `columns`, only those of them that it has, in its own order."""
+
+    def read(stream: io.BytesIO) -> pd.DataFrame:
+        known = pq.read_schema(stream).names
+        stream.seek(0)
+        return pd.read_parquet(stream, columns=None if columns is None else [name for name in known if name in columns])
+
+    frame: pd.DataFrame = _read(results, name, read)
     return frame
 
 

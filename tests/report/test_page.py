@@ -100,7 +100,7 @@ def test_figures_follow_the_readers_light_or_dark_setting(text):
 def test_page_opens_with_name_and_numbers(finished, text):
     study = Findings(open_study(finished))
     sentences = verdict(study)
-    assert sentences[0] == f"{len(study.cells)} of {len(study.cells)} cells are done."
+    assert sentences[0] == f"{len(study.cells)} of {len(study.cells)} cells are done: {len(study.cells)} networks beside their twins."
     for sentence in sentences:
         assert sentence.replace("'", "&#39;") in text
     assert text.index("<h1>full</h1>") < text.index(sentences[0]) < text.index("<figure>")
