@@ -157,11 +157,12 @@ def train(
 ) -> None:
     """Train the cells of one shard, networks and twins."""
     from nqf_pipeline.stages.compiled import keep_programs
-    from nqf_pipeline.stages.run import shard_named, train_shard
+    from nqf_pipeline.stages.run import shards_named, train_shard
 
     keep_programs(results)
-    with bar("cells", len(shard_named(results, shard).cells)) as progress:
-        train_shard(results, shard, progress, cores)
+    (chosen,) = shards_named(results, [shard])
+    with bar("cells", len(chosen.cells)) as progress:
+        train_shard(results, chosen, progress, cores)
 
 
 @app.command()
@@ -170,9 +171,9 @@ def theory(
     shards: Annotated[list[str] | None, typer.Argument(help="ids of shards, or files of their predictions; all if none is given")] = None,
 ) -> None:
     """Predict the cells of a study; trains nothing."""
-    from nqf_pipeline.stages.run import predict_shards, recorded_plan, shard_named
+    from nqf_pipeline.stages.run import predict_shards, recorded_plan, shards_named
 
-    chosen = [shard_named(results, Path(shard).stem) for shard in shards] if shards else recorded_plan(results).shards
+    chosen = shards_named(results, [Path(shard).stem for shard in shards]) if shards else recorded_plan(results).shards
     with bar("shards", len(chosen)) as progress:
         predict_shards(results, chosen, progress)
 

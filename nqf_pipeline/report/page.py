@@ -142,7 +142,17 @@ def _losses(attributes: Mapping[Any, Any]) -> dict[str, str]:
 
 def _provenance(attributes: Mapping[Any, Any]) -> list[tuple[str, str]]:
     """What made these numbers, from the attributes of the trajectory store."""
-    known = ("package_version", "git_commit", "schema_version", "device", "precision", "threads", "lane_width", "versions")
+    known = (
+        "package_version",
+        "git_commit",
+        "schema_version",
+        "device",
+        "precision",
+        "threads",
+        "lane_width",
+        "versions",
+        "theory_versions",
+    )
     rows = [(name.replace("_", " "), _text(attributes[name])) for name in known if attributes.get(name) not in (None, "", [], {})]
     return [row for row in rows if row[1]]
 

@@ -2,7 +2,7 @@
 
 What is loaded is the machine code that the first job of a bucket compiled, so bits are the same. It only fits the processor that it was
 compiled for, hence one folder for each kind. Entries carry a checksum (zlib); one that is damaged or cannot be written costs a
-compilation and a warning in the job's log, nothing else.
+compilation and a warning in the job's log, nothing else. JAX never writes over an entry, so a damaged one is deleted when it warns.
 """
 
 from __future__ import annotations
@@ -10,18 +10,38 @@ from __future__ import annotations
 import os
 import platform
 import re
+import warnings
 from pathlib import Path
+from typing import Any
 
 from nqf_pipeline.study.identity import digest
 from nqf_pipeline.study.layout import Layout
 
 PROCESSOR = Path("/proc/cpuinfo")
+_DAMAGED = re.compile("Error reading persistent compilation cache entry for '([^']+)'")
 
 
 def keep_programs(results: Path) -> None:
     """Let this process load and keep compiled programs. Must run before JAX is imported; a cache that the user chose is left alone."""
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Layout(Path(results)).compiled.resolve() / processor()))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    replace_damaged(Layout(Path(results)).compiled.resolve() / processor())
+
+
+def replace_damaged(folder: Path) -> None:
+    """Delete entries that JAX warns of in this process, before it has compiled them anew.
+
+    It names the program and not the file: other buckets' programs of that name go too, and are compiled once more.
+    """
+    show = warnings.showwarning
+
+    def shown(message: Warning | str, *place: Any, **more: Any) -> None:
+        if damaged := _DAMAGED.search(str(message)):
+            for entry in folder.glob(f"{damaged[1]}-*"):
+                entry.unlink(missing_ok=True)
+        show(message, *place, **more)
+
+    warnings.showwarning = shown
 
 
 def processor() -> str:

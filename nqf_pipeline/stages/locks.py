@@ -16,6 +16,7 @@ from pathlib import Path
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.store.atomic import unwritable
 from nqf_pipeline.study.layout import Layout
+from nqf_pipeline.study.locking import lock
 
 _runs: dict[Path, int] = {}
 """File descriptors of the studies that this process runs; kept open until it ends."""
@@ -25,8 +26,9 @@ def claim_run(layout: Layout) -> None:
     """Be the one run of a study, until this process ends. Raises InputError when another run goes on."""
     if layout.root in _runs:
         return
-    handle = _open(layout.running("workflow"))
-    if not _taken(handle):
+    path = layout.running("workflow")
+    handle = _open(path)
+    if not lock(handle, path, wait=False):
         owner = os.pread(handle, 200, 0).decode(errors="replace").strip() or "unknown"
         os.close(handle)
         raise InputError(
@@ -40,11 +42,12 @@ def claim_run(layout: Layout) -> None:
 @contextmanager
 def only_one(layout: Layout, job: str) -> Iterator[None]:
     """Be the one process that does this job; waits for one that outlived its killed workflow."""
-    handle = _open(layout.running(job))
+    path = layout.running(job)
+    handle = _open(path)
     try:
-        if not _taken(handle):
+        if not lock(handle, path, wait=False):
             print(f"Waiting for another process that does `{job}` of {layout.root}", file=sys.stderr)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle, path)
         _sign(handle)
         yield
     finally:
@@ -59,8 +62,10 @@ def running_since(layout: Layout, job: str) -> float | None:
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return os.fstat(handle).st_mtime
+    except OSError:  # a file system without locks
+        return None
     else:
         return None
     finally:
@@ -73,14 +78,6 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     except OSError as error:
         raise unwritable(path, error) or error from error
-
-
-def _taken(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _sign(handle: int) -> None:

@@ -62,4 +62,5 @@ def find_cell(results: Path, cell_id: str) -> tuple[Cell, Shard]:
             f"{layout.manifest}: {what} with {cell_id!r}; `nqf query {results} cells --columns cell,architecture,sigma,seed` lists them"
         )
     ((position, shard),) = found
-    return relocated(results, shard).cells[position], shard
+    (moved,) = relocated(results, [shard])
+    return moved.cells[position], shard

@@ -27,7 +27,7 @@ from nqf_pipeline.study.config import EngineSettings, Study
 from nqf_pipeline.study.devices import device_of
 from nqf_pipeline.study.document import Document, read_document
 from nqf_pipeline.study.layout import Layout
-from nqf_pipeline.study.manifest import read_one
+from nqf_pipeline.study.manifest import read_some
 from nqf_pipeline.study.plan import Plan, freeze, plan_study
 from nqf_pipeline.study.reading import as_stored, study_from
 from nqf_pipeline.study.shards import Shard
@@ -98,44 +98,44 @@ def stage(results: Path, name: str) -> Iterator[Study]:
         yield study
 
 
-def shard_named(results: Path, shard: str) -> Shard:
-    """A shard of the manifest by its id."""
+def shards_named(results: Path, names: Sequence[str]) -> list[Shard]:
+    """Shards of the manifest by their ids, in this order."""
     layout = Layout(Path(results))
-    known = read_one(layout.manifest, layout.root.name, shard)
-    if known is not None:
-        return relocated(results, known)
-    raise InputError(
-        f"{layout.manifest}: no shard {shard}; `nqf plan` lists the shards of a study, and the workflow adds them to the manifest"
-    )
+    known = read_some(layout.manifest, layout.root.name, names)
+    if absent := [name for name in names if name not in known]:
+        raise InputError(
+            f"{layout.manifest}: no shard {absent[0]}; `nqf plan` lists the shards of a study, and the workflow adds them to the manifest"
+        )
+    return relocated(results, [known[name] for name in names])
 
 
-def relocated(results: Path, shard: Shard) -> Shard:
+def relocated(results: Path, shards: Sequence[Shard]) -> list[Shard]:
     """The same cells, with data files where the latest config says they are: the manifest remembers where they once were."""
-    if not any(cell.fingerprint for cell in shard.cells):
-        return shard
+    if not any(cell.fingerprint for shard in shards for cell in shard.cells):
+        return list(shards)
     current = recorded_plan(results).grid.cells
-    return Shard(tuple(current.get(cell.id, cell) for cell in shard.cells), shard.lane_width)
+    return [Shard(tuple(current.get(cell.id, cell) for cell in shard.cells), shard.lane_width) for shard in shards]
 
 
-def train_shard(results: Path, shard_id: str, progress: Progress = lambda done: None, cores: int = 1) -> None:
+def train_shard(results: Path, shard: Shard, progress: Progress = lambda done: None, cores: int = 1) -> None:
     """Train one shard and write it; nothing to do where it is written already.
 
     What cannot be trained (`engine.limit_hours`, `engine.attempts`) is written too, as rows with a status.
     """
-    shard, layout = shard_named(results, shard_id), Layout(Path(results))
+    layout = Layout(Path(results))
     if not shard.trained:
-        raise InputError(f"shard {shard_id}: its cells are only predicted (`train: nothing`); `nqf theory {results}` predicts them")
-    with only_one(layout, shard_id):
-        if _trained(layout.shard(shard_id)):
+        raise InputError(f"shard {shard.id}: its cells are only predicted (`train: nothing`); `nqf theory {results}` predicts them")
+    with only_one(layout, shard.id):
+        if _trained(layout.shard(shard.id)):
             return
         engine = recorded_study(results).engine
-        if hopeless(layout, shard_id, engine.attempts):
+        if hopeless(layout, shard.id, engine.attempts):
             _close(results, shard, Status.killed, _begun(layout, shard))
         else:
-            with attempt(layout, shard_id):
+            with attempt(layout, shard.id):
                 _train(results, shard, engine, cores, progress)
-            clear(layout, shard_id)
-        forget(layout, shard_id)
+            clear(layout, shard.id)
+        forget(layout, shard.id)
 
 
 def _begun(layout: Layout, shard: Shard) -> Work:
@@ -206,19 +206,19 @@ def _trained(path: Path) -> bool:
 def predict_shards(results: Path, shards: Sequence[Shard] = (), progress: Progress = lambda done: None) -> None:
     """Predictions for these shards (default: all that are wanted) where there are none of this version yet. Trains nothing."""
     layout, shards = Layout(Path(results)), shards or recorded_plan(results).shards
-    with only_one(layout, f"theory-{shards[0].id}"):
-        prepare_worker()
-        enable_double_precision()
-        from nqf_pipeline.stages.theory import predict_cells
+    prepare_worker()
+    enable_double_precision()
+    from nqf_pipeline.stages.theory import predict_cells
 
-        for shard in shards:
-            path = layout.theory(shard.id)
+    for shard in shards:
+        path = layout.theory(shard.id)
+        with only_one(layout, f"theory-{shard.id}"):  # jobs of another cut may hold the same shards
             if not _predicted(path):
                 begun = perf_counter()
                 dataset = predict_cells(shard.cells)
                 summary = Summary(bucket=shard.bucket, timings={"predict": perf_counter() - begun}, versions=versions())
                 write_shard(path, dataset, summary, "theory")
-            progress(1)
+        progress(1)
 
 
 def _predicted(path: Path) -> bool:

@@ -67,7 +67,10 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_with(path: Path, write: Callable[[Path], None]) -> None:
-    """The same by a function that writes a file of a given name, for what should not be in memory as a whole."""
+    """The same by a function that writes a file of a given name, for what should not be in memory as a whole.
+
+    One writer at a time, which the caller's lock sees to: what a killed one left is overwritten by the next.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import xarray as xr
-
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.forms.losses import convention
 from nqf_pipeline.store.atomic import sync_folder, to_json, unwritable, write_json
 from nqf_pipeline.store.bucket import Bucket, MergeError
 from nqf_pipeline.store.carry import Files, Made, Record, carry_over, inputs_of, read_record_of_merge, save
 from nqf_pipeline.store.members import CellRow, Members, members_of
-from nqf_pipeline.store.schema import COORDINATES, ENTRIES, SCHEMA_VERSION, Status
+from nqf_pipeline.store.schema import ENTRIES, SCHEMA_VERSION, Status
 from nqf_pipeline.store.shards import AND, SUFFIX, ShardRecord, shard_records, summary_path
 from nqf_pipeline.store.sources import Source, open_source
 from nqf_pipeline.theory.ignition import FRACTION
@@ -66,6 +64,11 @@ class Shards:
                 holders.setdefault(cell, []).append(path)
         return sorted(map(list, {tuple(paths) for paths in holders.values() if len(paths) > 1}))
 
+    def used(self, cells: Iterable[CellRow]) -> list[ShardRecord]:
+        """The records of the shards that hold any of these cells."""
+        paths = {self.of_cell[cell.id] for cell in cells if cell.id in self.of_cell}
+        return [record for path, record in self.records.items() if path in paths]
+
     def holding(self, members: Members) -> list[Path]:
         """The shards that hold cells of a bucket, in name order."""
         return sorted({self.of_cell[cell.id] for cell in members.cells if cell.id in self.of_cell})
@@ -92,8 +95,7 @@ def merge(
     missing = [cell for cell in cells if cell.id not in (trained if cell.trained else predicted).of_cell]
     if missing and not allow_partial:
         raise _missing(results, missing, len(cells))
-    used = {trained.of_cell[cell.id] for cell in cells if cell.id in trained.of_cell}
-    provenance = _provenance([record for path, record in trained.records.items() if path in used])
+    provenance = {**_provenance(trained.used(cells)), "theory_versions": _versions(predicted.used(cells))}
     root = json.loads(to_json({**_conventions(), "loss_convention": _loss_convention(buckets), **provenance, **attributes}))
     files, carried_over = _replace(results, buckets, trained, predicted, root)
     return MergeReport(
@@ -154,15 +156,19 @@ def _loss_convention(buckets: list[Members]) -> str:
 
 
 def _provenance(records: list[ShardRecord]) -> dict[str, Any]:
-    """Where the numbers come from: every value found among the merged shards."""
+    """Where the numbers come from: every value found among the merged training shards."""
 
     def found(name: str) -> list[Any]:
         values = {one for record in records for one in _apart(getattr(record, name))}
         return sorted(value for value in values if value not in {None, ""})
 
+    return {name: found(name) for name in ("device", "precision", "threads", "lane_width")} | {"versions": _versions(records)}
+
+
+def _versions(records: list[ShardRecord]) -> dict[str, list[str]]:
+    """By package, and `commit`: more than one where shards of another version were kept."""
     packages = sorted({name for record in records for name in record.versions})
-    versions = {name: sorted({one for record in records for one in _apart(record.versions.get(name, ""))} - {""}) for name in packages}
-    return {name: found(name) for name in ("device", "precision", "threads", "lane_width")} | {"versions": versions}
+    return {name: sorted({one for record in records for one in _apart(record.versions.get(name, ""))} - {""}) for name in packages}
 
 
 def _apart(value: Any) -> list[Any]:
@@ -242,11 +248,3 @@ def _root(folder: Path, attributes: dict[str, Any], buckets: list[Members]) -> b
 
 def _consolidated(metadata: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "inline", "must_understand": False, "metadata": metadata}
-
-
-def axis_names(dataset: xr.Dataset) -> list[str]:
-    """Coordinates on `cell` that the schema does not name: what the study sweeps or sets."""
-    named = {entry.name for entry in COORDINATES}
-    return sorted(
-        str(name) for name in dataset.coords if str(name) not in named and dataset[name].dims == ("cell",) and name not in ENTRIES
-    )

@@ -251,12 +251,6 @@ def step_grid(steps: int, records: int) -> Int[np.ndarray, "records"]:
     term never exceeds the arithmetic one, so room for the remaining integers is never lost. Read-only: cells share it.
     """
     check_records(steps, records)
-    return _step_grid(steps, records).copy()
-
-
-@lru_cache(maxsize=1024)
-def _step_grid(steps: int, records: int) -> Int[np.ndarray, "records"]:
-    """Many cells share one grid."""
     grid = [0] if records == 2 else [0, 1]
     while len(grid) < records - 1:
         left = records - len(grid)

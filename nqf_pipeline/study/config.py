@@ -175,6 +175,11 @@ class DaskSettings(Strict):
     options: list[str] = Field(default=[], description="further options of sbatch, such as `--qos=long`")
     patience: PositiveInt = Field(default=30, description="minutes to wait for the first job to start")
 
+    @property
+    def cores(self) -> int:
+        """What the analysis uses of its own machine: one where the workers are jobs of their own."""
+        return 1 if self.on == "slurm" else self.workers
+
 
 def _dask_word(value: Any) -> Any:
     return {"on": value} if isinstance(value, str) else value
@@ -204,7 +209,9 @@ class EngineSettings(Strict):
         default=5,
         description="a shard whose job was ended from outside (memory, SIGKILL, power) this often is not tried again: status `killed`",
     )
-    workers: PositiveInt = Field(default=2, description="cores that the estimated wall time counts with (what runs is up to `--cores`)")
+    workers: PositiveInt = Field(
+        default=2, description="cores that the plan counts with and that the merge uses (never more than `--cores`)"
+    )
     dask: Annotated[DaskSettings, BeforeValidator(_dask_word, json_schema_input_type=_DaskInput)] = Field(
         default=DaskSettings(), description="where the analysis runs: `auto`, `threads`, `processes` or `slurm`, or a mapping with settings"
     )

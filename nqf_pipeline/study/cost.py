@@ -46,6 +46,9 @@ START = 4.0
 PREDICTION, BYTES_PREDICTED, PREDICTED_BUCKET = 2e-3, 20e6, 1.0
 """Seconds that a cell's predictions take, bytes of them made and written a second, and seconds of compilation for every shard."""
 MOST_THEORY_JOBS, MOST_TIERS = 32, 4
+LONGEST_THEORY_JOB, MOST_SHARDS = 1800.0, 500
+"""Seconds and shards that a job of predictions is cut to, however many jobs that makes: a scheduler's limits, and a shell's, which takes
+no more than 128 KiB of names."""
 JOBS, SHORTEST_JOB, LONGEST_JOB = 200, 30.0, 3600.0
 """How many jobs a long study is cut into (and at most one more for each bucket), and the bounds of their duration in seconds."""
 TRAINED, PREDICTED, STORED = 1.6, 1.1, 2.1
@@ -54,8 +57,8 @@ they are stored (in shards, and merged). Measured in the default and the smoke s
 TABLE_BYTES, SHARD_BYTES, BUCKET_BYTES, STUDY_BYTES = 2_500, 35_000, 80_000, 6_500_000
 """Rows of a cell in the tables for each mode and one more, in both formats; what a shard and a bucket take however few cells they hold;
 figures and page."""
-FILES_PER_SHARD, FILES_PER_BUCKET, FILES_PER_STUDY = 7, 84, 56 + 2 * len(TABLES)
-"""Shard, predictions, summaries, log, benchmark, lock; two for each array of the store; tables and their checksums, figures, page."""
+FILES_PER_SHARD, FILES_PER_BUCKET, FILES_PER_STUDY = 8, 84, 56 + 2 * len(TABLES)
+"""Shard, predictions, summaries, log, benchmark, locks; two for each array of the store; tables and their checksums, figures, page."""
 
 
 @dataclass(frozen=True)

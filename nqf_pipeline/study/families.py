@@ -13,7 +13,8 @@ class Family:
     """All seeds of one cell. A member equals the cell that validation would build, identity included."""
 
     def __init__(self, cell: Cell) -> None:
-        self._cell = cell.model_copy(update={"seed": 0})
+        fields = {name: getattr(cell, name) for name in Cell.model_fields}
+        self._cell = Cell.model_construct(cell.model_fields_set, **fields)  # nothing that this cell has computed for its own seed
         self._before, self._after = (text.encode() for text in around(cell, "seed"))
         self._shared: dict[str, Any] = {"bucket": cell.bucket, "lane_key": cell.lane_key}
 

@@ -158,6 +158,8 @@ def sigmas(experiment: Experiment, architecture: Architecture) -> list[float]:
 def twin_of(experiment: Experiment, architecture: Architecture, optimizer: Optimizer) -> Literal["full", "compressed"]:
     """The width of the twins of one setting: `auto` compresses where that saves time."""
     if experiment.twin == "auto":
+        if experiment.train == "nothing":
+            return "full"  # there is no twin, so none has an identity of its own
         alone = experiment.train == "twin" and not incompressible(architecture, optimizer)
         return "compressed" if alone or pays(architecture, optimizer) else "full"
     reason = incompressible(architecture, optimizer)

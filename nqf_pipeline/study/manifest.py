@@ -7,9 +7,9 @@ was cut off by a kill and is ignored on reading and removed by the next append; 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,11 +26,13 @@ from nqf_pipeline.study.config import SCHEMA
 from nqf_pipeline.study.errors import ConfigError
 from nqf_pipeline.study.families import Family
 from nqf_pipeline.study.identity import restore
+from nqf_pipeline.study.locking import lock
 from nqf_pipeline.study.shards import Shard
 from nqf_pipeline.tasks import TASKS
 
 READABLE = (1, SCHEMA)
 """Versions of manifest lines that can be read."""
+_NAME = re.compile(rb'"shard": ?"([^"]*)"')
 
 
 @dataclass(frozen=True)
@@ -57,18 +59,21 @@ def read_manifest(path: Path, study: str) -> Manifest:
     return Manifest(tuple(reader.shard(number, line) for number, line in enumerate(_whole_lines(data), 1)))
 
 
-def read_one(path: Path, study: str, shard: str) -> Shard | None:
-    """One shard of the manifest, without reading the cells of any other; None where there is none of this name."""
-    marks = (f'"shard":"{shard}"'.encode(), f'"shard": "{shard}"'.encode())
+def read_some(path: Path, study: str, names: Iterable[str]) -> dict[str, Shard]:
+    """The shards of these names that the manifest has, without reading the cells of any other."""
+    wanted, lines = {name.encode() for name in names}, []
     try:
         with path.open("rb") as stream:
-            lines = ((number, line) for number, line in enumerate(filter(bytes.strip, stream), 1) if any(mark in line for mark in marks))
-            number, line = next(lines, (0, b""))
+            for number, line in enumerate(filter(bytes.strip, stream), 1):
+                name = _NAME.search(line)
+                if name and name[1] in wanted and line.endswith(b"\n"):
+                    lines.append((number, line))
     except FileNotFoundError:
-        return None
+        return {}
     except OSError as error:
         raise _unreadable(path, error) from error
-    return _Reader(path, study).shard(number, line) if line.endswith(b"\n") else None
+    reader = _Reader(path, study)
+    return {shard.id: shard for shard in (reader.shard(number, line) for number, line in lines)}
 
 
 def append(path: Path, study: str, known: Manifest, shards: Iterable[Shard]) -> bool:
@@ -112,7 +117,7 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot open the manifest for writing ({error.strerror}): check the results folder") from error
     with os.fdopen(descriptor, "r+b", buffering=0) as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+        lock(stream.fileno(), path)
         yield stream
 
 

@@ -7,6 +7,7 @@ is not run. So extending a study never moves, renames or reruns what is there.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -21,6 +22,8 @@ from nqf_pipeline.study.cost import (
     FILES_PER_BUCKET,
     FILES_PER_SHARD,
     FILES_PER_STUDY,
+    LONGEST_THEORY_JOB,
+    MOST_SHARDS,
     MOST_THEORY_JOBS,
     SHARD_BYTES,
     SHORTEST_JOB,
@@ -81,11 +84,6 @@ class Plan:
     def shard_by_id(self) -> dict[str, Shard]:
         return {shard.id: shard for shard in self.shards}
 
-    @cached_property
-    def shard_of(self) -> dict[str, str]:
-        """The shard's id for every wanted cell's id."""
-        return {cell.id: shard.id for shard in self.shards for cell in shard.cells if cell.id in self.grid.cells}
-
     def wanted(self, shard: Shard) -> list[Cell]:
         """The cells of a shard that the study asks for, under its own experiment names."""
         return [self.grid.cells[cell.id] for cell in shard.cells if cell.id in self.grid.cells]
@@ -104,7 +102,8 @@ class Plan:
         wanted = {shard.id for shard in self.shards}
         shards = [shard for shard in (*self.manifest.shards, *self.new_shards) if shard.id in wanted]
         durations = [self.costs[shard.bucket].of_predictions(shard) for shard in shards]
-        target = max(self.study.engine.job_seconds or SHORTEST_JOB, sum(durations) / MOST_THEORY_JOBS)
+        target = min(max(self.study.engine.job_seconds or SHORTEST_JOB, sum(durations) / MOST_THEORY_JOBS), LONGEST_THEORY_JOB)
+        durations = [max(duration, target / MOST_SHARDS) for duration in durations]
         jobs: dict[int, list[Shard]] = {}
         for shard, end, duration in zip(shards, accumulate(durations), durations, strict=True):
             jobs.setdefault(int((end - duration / 2) / target), []).append(shard)
@@ -133,8 +132,15 @@ class Plan:
         return 2000 * cores + 4000 * self.gpus(shard)
 
     def minutes(self, shard: str) -> int:
-        """Time limit of a shard's job on a scheduler: ten minutes to start, and four times the estimate for slower or busy machines."""
-        return 10 + ceil(4 * self.seconds(self.shard_by_id[shard]) / 60)
+        """Time limit of a shard's training job on a scheduler."""
+        return _limit(self.seconds(self.shard_by_id[shard]))
+
+    def minutes_of_predictions(self, shards: Sequence[Shard]) -> int:
+        """Time limit of a job of predictions on a scheduler."""
+        return _limit(self._seconds_of_predictions(shards))
+
+    def _seconds_of_predictions(self, shards: Sequence[Shard]) -> float:
+        return START + sum(self.costs[shard.bucket].of_predictions(shard) for shard in shards)
 
     def _bytes(self, buckets: int) -> float:
         """On disk, when all is done."""
@@ -145,7 +151,7 @@ class Plan:
         """Seconds of each job that is left to do: training, and predictions."""
         training = [self.seconds(shard) for shard in self.training if not self.done(shard)]
         missing = [[s for s in job if not self.layout.theory_summary(s.id).exists()] for job in self.predicting]
-        return training + [START + sum(self.costs[s.bucket].of_predictions(s) for s in job) for job in missing if job]
+        return training + [self._seconds_of_predictions(job) for job in missing if job]
 
     def summary(self) -> dict[str, Any]:
         """What `nqf plan --json` prints. `seconds` is the estimated wall time of the jobs to run, on `engine.workers` cores."""
@@ -166,6 +172,11 @@ class Plan:
             "steps": sum(cell.steps for cell in self.cells),
             "warnings": self.warnings,
         }
+
+
+def _limit(seconds: float) -> int:
+    """Minutes that a job may take: ten to start, and four times the estimate for slower or busy machines."""
+    return 10 + ceil(4 * seconds / 60)
 
 
 def plan(study: Study, manifest: Manifest, results: Path | str = "results", timings: Table | None = None) -> Plan:

@@ -136,8 +136,9 @@ def test_a_job_at_its_time_limit_keeps_what_is_trained_and_is_tried_again(worksp
 STOPPABLE = """
 import time
 from pathlib import Path
-from nqf_pipeline.stages.run import train_shard
-train_shard(Path("results/tiny"), "SHARD", lambda done: print("trained", done, flush=True) or time.sleep(600))
+from nqf_pipeline.stages.run import shards_named, train_shard
+(shard,) = shards_named(Path("results/tiny"), ["SHARD"])
+train_shard(Path("results/tiny"), shard, lambda done: print("trained", done, flush=True) or time.sleep(600))
 """
 
 
@@ -173,7 +174,7 @@ def test_a_shard_that_is_closed_keeps_what_earlier_attempts_trained(workspace: W
     work = Work(shard.lane_width, [trained], {"run": 7.0}, "cpu (of old)", 1, Summary(bucket=shard.bucket, versions={"commit": "old"}))
     assert _end(workspace.results, shard, work, signal.SIGTERM) == 128 + signal.SIGTERM
     _write(layout.attempts(shard.id), [f"process {k} on here" for k in range(5)])
-    train_shard(workspace.results, shard.id)
+    train_shard(workspace.results, shard)
     record = read_record(layout.shard(shard.id))
     done = set(trained["cell"].values)
     assert {cell for cell, status in record.cells.items() if status == "killed"} == {cell.id for cell in shard.cells} - done

@@ -54,6 +54,9 @@ def test_a_program_is_compiled_once_and_a_damaged_one_again(tmp_path):
     healed, log = train(results, shard.id)
     assert healed == fresh
     assert "Error reading persistent compilation cache entry" in log
+    healed, log = train(results, shard.id)
+    assert healed == fresh
+    assert "warning" not in log.lower(), "the damaged entry was replaced"
 
 
 def test_each_kind_of_processor_has_its_own_programs(tmp_path, monkeypatch):

@@ -40,7 +40,7 @@ def curves(results, **engine):
     """Losses (cell, step) of the study's one shard, trained where the engine says."""
     wish = begin(plan_study(study(**engine), results))
     (shard,) = wish.shards
-    train_shard(wish.layout.root, shard.id)
+    train_shard(wish.layout.root, shard)
     record = read_record(wish.layout.shard(shard.id))
     dataset = read_shard(wish.layout.shard(shard.id)).sortby("cell")
     return xr.Dataset({name: dataset[name] for name in ("network_loss", "twin_loss")}), record
@@ -76,7 +76,7 @@ def test_a_shard_for_an_accelerator_says_where_there_is_none_and_goes_on_without
     (shard,) = wish.shards
     assert shard.lane_width == 64
     with pytest.raises(WorkError, match="JAX finds no GPU here"):
-        train_shard(wish.layout.root, shard.id)
+        train_shard(wish.layout.root, shard)
     assert not wish.layout.shard(shard.id).exists()
     dataset, record = curves(tmp_path)
     assert (record.lane_width, record.device[:3]) == (64, "cpu")
@@ -89,7 +89,7 @@ def test_float64_of_a_study_for_an_accelerator_trains_on_the_cpu(no_accelerator,
     given["experiments"]["one"] |= {"precision": "float64", "seeds": [0], "steps": 40}
     wish = begin(plan_study(study_from({**given, "engine": {"device": "gpu"}}, "wide.yaml"), tmp_path))
     (shard,) = wish.shards
-    train_shard(wish.layout.root, shard.id)
+    train_shard(wish.layout.root, shard)
     assert read_record(wish.layout.shard(shard.id)).device.startswith("cpu")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.locks import claim_run, only_one, running_since
 from nqf_pipeline.study.layout import Layout
+from nqf_pipeline.study.manifest import Manifest, append
 
 HOLD = """
 import sys
@@ -113,3 +115,20 @@ def test_a_lock_that_cannot_be_made_is_bad_input(layout: Layout) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         claim_run(layout)
     assert running_since(layout, "aa") is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_named(layout: Layout, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def absent(*_: Any) -> None:
+        raise OSError(number, "not here")
+
+    monkeypatch.setattr("fcntl.flock", absent)
+    with pytest.raises(
+        InputError, match=r"running/workflow: this file system cannot lock files \(not here\).*option `flock`.*another file system"
+    ):
+        claim_run(layout)
+    with pytest.raises(InputError, match="running/merge: this file system cannot lock"), only_one(layout, "merge"):
+        pytest.fail("went on without a lock")
+    with pytest.raises(InputError, match=r"manifest\.jsonl: this file system cannot lock"):
+        append(layout.manifest, "tiny", Manifest(), [])
+    assert running_since(layout, "merge") is None

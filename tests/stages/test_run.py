@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.stages import locks
-from nqf_pipeline.stages.run import begin, planned, recorded_plan, recorded_study, shard_named
+from nqf_pipeline.stages import locks, run
+from nqf_pipeline.stages.locks import running_since
+from nqf_pipeline.stages.run import begin, planned, predict_shards, recorded_plan, recorded_study, shards_named
 from nqf_pipeline.study.plan import freeze
 from tests.workflow.runs import CELLS, SHARDS, STUDY, Workspace, new
 
@@ -43,8 +44,10 @@ def test_what_is_begun_is_what_later_commands_read(workspace: Workspace, monkeyp
     # From anywhere: data files are found relative to what was recorded.
     monkeypatch.chdir("/")
     assert [cell.id for cell in recorded_plan(workspace.results).cells] == [cell.id for cell in wish.cells]
-    for shard in wish.shards:
-        for cell in shard_named(workspace.results, shard.id).cells:
+    named = shards_named(workspace.results, [shard.id for shard in wish.shards])
+    assert [shard.id for shard in named] == [shard.id for shard in wish.shards]
+    for shard in named:
+        for cell in shard.cells:
             assert not cell.fingerprint or cell.task.fingerprint == cell.fingerprint
 
 
@@ -89,3 +92,38 @@ def test_settings_are_recorded_with_their_values(workspace: Workspace) -> None:
     assert recorded_study(workspace.results).analysis.rho == 0.4
     written = json.loads((workspace.results / "study.json").read_text())
     assert written["analysis"]["confidence"] == recorded_study(workspace.results).analysis.confidence
+
+
+def test_a_job_of_many_shards_reads_manifest_and_plan_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells of data files need the plan, which costs seconds in a large study."""
+    study = STUDY | {"engine": {"minutes_per_job": 1e-9, "lane_width": 1}}
+    study = study | {"experiments": {"table": STUDY["experiments"]["table"] | {"seeds": 6}}}
+    wish = begin(planned(study, [workspace.config]))
+    assert len(wish.shards) == 6
+    calls = []
+
+    def counted(results: Path) -> Any:
+        calls.append(results)
+        return recorded_plan(results)
+
+    monkeypatch.setattr(run, "recorded_plan", counted)
+    names = [shard.id for shard in wish.shards]
+    assert [shard.id for shard in shards_named(workspace.results, names)] == names
+    assert len(calls) == 1
+    with pytest.raises(InputError, match="no shard ffff"):
+        shards_named(workspace.results, [wish.shards[0].id, "ffff"])
+
+
+def test_jobs_that_share_shards_lock_each_one(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However shards are cut into jobs, no two processes write one file at a time."""
+    wish = begin(planned(STUDY, [workspace.config]))
+    monkeypatch.setattr(run, "prepare_worker", lambda: None)
+    held: dict[str, list[str]] = {}
+
+    def write(path: Path, *_: Any) -> None:
+        names = [shard.id for shard in wish.shards]
+        held[path.name.split(".")[0]] = [name for name in names if running_since(wish.layout, f"theory-{name}") is not None]
+
+    monkeypatch.setattr(run, "write_shard", write)
+    predict_shards(workspace.results, wish.shards)
+    assert held == {shard.id: [shard.id] for shard in wish.shards}

@@ -342,3 +342,22 @@ def test_accuracy_is_there_where_it_was_measured(tmp_path: Path, cells: list[str
         values = found.sel(cell=cell)["network_test_accuracy"].values
         np.testing.assert_array_equal(values, 0.9 if cell in cells[2:] else np.nan)
     assert "twin_test_accuracy" not in found
+
+
+def test_the_store_says_which_versions_predicted_it(tmp_path: Path, cells: list[str]) -> None:
+    """An extension renews only the predictions of shards that share a job with new ones."""
+    write(tmp_path, cells)
+    for number, commit in enumerate(("new", "old")):
+        part, summary = cells[number : number + 1], Summary(bucket="mlp_64", versions={"jax": "1", "commit": commit})
+        write_shard(tmp_path / f"theory/more{number}.zarr.zip", theory(part, 2), summary, kind="theory")
+    (tmp_path / "theory" / "mlp_640.json").unlink()
+    write_shard(
+        tmp_path / "theory/other.zarr.zip",
+        theory([f"{99:016x}"], 2),
+        Summary(bucket="mlp_64", versions={"commit": "unused"}),
+        kind="theory",
+    )
+    merge(tmp_path, rows(cells), ROOT)
+    attributes = open_study(tmp_path).trajectories.attrs
+    assert attributes["theory_versions"] == {"commit": ["new", "old"], "jax": ["1"]}
+    assert attributes["versions"] == {"jax": ["1"]}

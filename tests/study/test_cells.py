@@ -127,3 +127,10 @@ def test_a_changed_data_file_is_noticed(tmp_path):
     np.savez(path, x=rng.normal(size=(40, 5)), y=rng.normal(size=(40, 2)))
     with pytest.raises(ConfigError, match="data file has changed since the study was planned"):
         planned.problem()
+
+
+def test_cells_share_one_step_grid_that_none_can_change():
+    grid = step_grid(1000, 20)
+    assert step_grid(1000, 20) is grid
+    with pytest.raises(ValueError, match="read-only"):
+        grid[0] = 1

@@ -39,3 +39,14 @@ def test_the_text_around_a_field():
     for field in ("architecture", "seed", "task"):
         before, after = around(cell, field)
         assert before + encode(getattr(cell, field)) + after == encode(cell)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_member_has_nothing_that_its_first_cell_computed(name):
+    """A data id depends on the seed where data do; a cell keeps what it has computed."""
+    fields = {"optimizer": Optimizer(), "sigma": 0.01, "steps": 1000, "experiment": "tracks"} | CELLS[name]
+    cell = Cell.model_validate(fields | {"seed": 3})
+    computed = cell.id, cell.bucket, cell.lane_key, cell.data_id
+    assert all(computed[:2])
+    built = Cell.model_validate(fields | {"seed": 4})
+    assert Family(cell).member(4).data_id == built.data_id

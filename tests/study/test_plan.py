@@ -15,7 +15,7 @@ from nqf_pipeline.study import manifest as manifest_module
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.cost import START, seconds_per_job
 from nqf_pipeline.study.errors import ConfigError
-from nqf_pipeline.study.manifest import Manifest, read_manifest, read_one
+from nqf_pipeline.study.manifest import Manifest, read_manifest, read_some
 from nqf_pipeline.study.plan import freeze, plan, plan_study
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def test_a_second_plan_adds_nothing(small, tmp_path):
 def test_what_is_read_is_what_was_frozen(small, tmp_path):
     wish = freeze(plan_study(small(), tmp_path))
     assert read_manifest(wish.layout.manifest, "trial").shards == wish.manifest.shards
-    assert {c.id for c in wish.cells} == set(wish.shard_of)
+    assert {c.id for c in wish.cells} <= {c.id for shard in wish.shards for c in shard.cells}
 
 
 @pytest.mark.parametrize(
@@ -165,15 +165,16 @@ def test_a_job_reads_its_own_line_only(small, tmp_path):
     wish = freeze(plan_study(small(engine={"seconds_per_job": 0.001}), tmp_path))
     path = wish.layout.manifest
     for shard in wish.shards:
-        assert read_one(path, "trial", shard.id) == shard
-    assert read_one(path, "trial", "0" * 16) is None
-    assert read_one(tmp_path / "absent", "trial", wish.shards[0].id) is None
+        assert read_some(path, "trial", [shard.id]) == {shard.id: shard}
+    assert read_some(path, "trial", ["0" * 16]) == {}
+    assert read_some(tmp_path / "absent", "trial", [wish.shards[0].id]) == {}
     first, *others = (shard.id for shard in wish.manifest.shards)
     path.write_bytes(lines(tmp_path)[0].replace(b'"sigma"', b'"breadth"') + b"".join(lines(tmp_path)[1:])[:-1])
     with pytest.raises(InputError, match="line 1: a cell cannot be read"):
-        read_one(path, "trial", first)
-    assert read_one(path, "trial", others[0]) == wish.shard_by_id[others[0]]
-    assert read_one(path, "trial", others[-1]) is None, "a line without its end was cut off by a kill"
+        read_some(path, "trial", [first])
+    assert read_some(path, "trial", others) == {name: wish.shard_by_id[name] for name in others[:-1]}, (
+        "a line without its end was cut off by a kill"
+    )
 
 
 def test_manifests_of_schema_1_are_read_and_extended(small, tmp_path):
@@ -196,7 +197,8 @@ def test_manifests_of_schema_1_are_read_and_extended(small, tmp_path):
     extended = freeze(again)
     assert [json.loads(line)["schema"] for line in lines(tmp_path)] == [1, 1, 2, 2]
     assert read_manifest(wish.layout.manifest, "trial").shards == extended.manifest.shards
-    assert read_one(wish.layout.manifest, "trial", old[0]["shard"]) == wish.shard_by_id[old[0]["shard"]]
+    name = old[0]["shard"]
+    assert read_some(wish.layout.manifest, "trial", [name]) == {name: wish.shard_by_id[name]}
 
 
 def test_ten_thousand_jobs(small, tmp_path):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import ceil
 from typing import Any
 
-from nqf_pipeline.study.cost import MOST_THEORY_JOBS
+from nqf_pipeline.study.cost import LONGEST_THEORY_JOB, MOST_SHARDS, MOST_THEORY_JOBS, START
 from nqf_pipeline.study.manifest import Manifest
 from nqf_pipeline.study.plan import Plan, plan
 from nqf_pipeline.study.reading import study_from
+from nqf_pipeline.study.shards import Shard
 
 
 def plan_of(seeds: int, seconds: float = 30.0, known: tuple[Any, ...] = ()) -> Plan:
@@ -23,6 +26,14 @@ def plan_of(seeds: int, seconds: float = 30.0, known: tuple[Any, ...] = ()) -> P
     experiments = {"twins": law | {"train": "twin"}, "predicted": law | {"train": "nothing"}}
     study = study_from({"name": "trial", "experiments": experiments, "engine": {"minutes_per_job": seconds / 60}})
     return plan(study, Manifest(known))
+
+
+def priced(found: Plan, shards: tuple[Shard, ...], prediction: float) -> Plan:
+    """The plan of these shards, whose cells' predictions take so many seconds, and a second more for each shard."""
+    timings = {bucket: replace(cost, prediction=prediction) for bucket, cost in found.costs.items()}
+    found = replace(found, new_shards=shards)
+    found.__dict__["costs"] = timings
+    return found
 
 
 def test_one_job_predicts_a_small_study() -> None:
@@ -46,3 +57,18 @@ def test_an_extension_adds_to_the_end() -> None:
     new = [[shard.id for shard in job] for job in after.predicting]
     assert new[: len(old) - 1] == old[:-1]
     assert {shard for job in old for shard in job} < {shard for job in new for shard in job}
+
+
+def test_no_job_is_too_long_for_a_scheduler_or_a_command_line() -> None:
+    """Shards of a second or less, of which half an hour's would be more than the shell takes, and of half a minute."""
+    found = plan_of(200, seconds=1e6)
+    shards = tuple(Shard((cell,), 1) for cell in found.cells)
+    found = priced(found, shards, 30.0)
+    assert max(sum(31.0 for _ in job) for job in found.predicting) <= LONGEST_THEORY_JOB + 31.0
+    assert len(found.predicting) > MOST_THEORY_JOBS
+    longest = max(found.predicting, key=len)
+    assert found.minutes_of_predictions(longest) == 10 + ceil(4 * (START + 31.0 * len(longest)) / 60)
+
+    found = priced(found, shards, 0.0)
+    assert len(found.predicting) > 1
+    assert max(len(job) for job in found.predicting) <= MOST_SHARDS + 1

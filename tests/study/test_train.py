@@ -139,7 +139,7 @@ def test_shards_that_train_nothing_have_no_training_job(tmp_path: Path) -> None:
     wish = begin(plan_study(study, tmp_path))
     results, (silent,), (running,) = tmp_path / "trial", [s for s in wish.shards if not s.trained], wish.training
     with pytest.raises(InputError, match=r"only predicted.*nqf theory"):
-        train_shard(results, silent.id)
+        train_shard(results, silent)
     assert wish.summary()["train"] == {"twin": 2, "nothing": 2}
     assert wish.summary()["to_run"] == 2
     predict_shards(results)

@@ -42,10 +42,12 @@ def test_full_is_the_default_and_leaves_identities_alone() -> None:
         ({}, 5),
         ({"architectures": [WIDE | {"width": 5}]}, 5),
         ({"architectures": [{"kind": "mlp", "inputs": 4, "outputs": 2, "width": 50}]}, 50),
+        ({"train": "twin", "architectures": [{"kind": "mlp", "inputs": 4, "outputs": 2, "width": 50}]}, 7),
+        ({"train": "nothing"}, 32),
         ({"optimizers": [{"kind": "adam", "learning_rate": 0.01}]}, 32),
         ({"optimizers": [{"kind": "sgd", "learning_rate": 0.01, "batch_size": 4}]}, 32),
     ],
-    ids=["wide", "not wide enough", "beside a network", "adam", "minibatches"],
+    ids=["wide", "not wide enough", "beside a network", "twin alone", "no twin", "adam", "minibatches"],
 )
 def test_auto_compresses_where_the_twin_is_the_only_run(changes: dict[str, Any], width: int) -> None:
     (cell,) = cells_of(twin="auto", **changes)

@@ -125,6 +125,23 @@ def test_half_written_files_of_a_killed_job_are_replaced(workspace: Workspace, f
     assert not [path for path in workspace.results.rglob("*") if path.suffix in (".tmp", ".old")]
 
 
+def test_a_failed_job_keeps_what_it_has_predicted(workspace: Workspace, finished: Workspace) -> None:
+    """Snakemake would delete all that the job was to write."""
+    shutil.rmtree(workspace.results / "theory")
+    *good, blocked = workspace.shards
+    (workspace.results / "theory" / f"{blocked}.zarr.zip").mkdir(parents=True)
+    failed = workspace.snakemake("--until", "theory")
+    assert failed.returncode == 1, said(failed)
+    assert re.search(rf"{blocked}\.zarr\.zip\S*: cannot be written", said(failed)), said(failed)
+    kept = workspace.files("theory/*")
+    assert set(kept) == {f"theory/{shard}.{kind}" for shard in good for kind in ("zarr.zip", "json")}
+    (workspace.results / "theory" / f"{blocked}.zarr.zip").rmdir()
+    assert jobs(workspace.finish("--until", "merge")) == {"theory": 1, "merge": 1}
+    arrays = {name: state for name, state in kept.items() if name.endswith(".zip")}
+    assert {name: state for name, state in workspace.files("theory/*").items() if name in arrays} == arrays
+    assert workspace.lasting() == finished.lasting()
+
+
 @pytest.mark.parametrize("lost", ["trajectories.zarr", "trajectories.json"])
 def test_a_lost_store_is_merged_again(workspace: Workspace, finished: Workspace, lost: str) -> None:
     path = workspace.results / lost

@@ -9,9 +9,9 @@ rule analyse:
         STUDY / "benchmarks" / "analyse.tsv"
     conda:
         "../../environment.yml"
-    threads: PLAN.study.engine.workers
+    threads: PLAN.study.engine.dask.cores
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        mem_mb=lambda wildcards, threads, attempt: 2000 * max(threads, 2) * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         study=STUDY,

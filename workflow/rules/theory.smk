@@ -17,7 +17,9 @@ for NUMBER, SHARDS in enumerate(PLAN.predicting):
         threads: 1
         resources:
             mem_mb=lambda wildcards, attempt: 2000 * attempt,
-            runtime=lambda wildcards, attempt: 60 * attempt,
+            runtime=lambda wildcards, attempt, minutes=PLAN.minutes_of_predictions(SHARDS): (
+                minutes * attempt
+            ),
         params:
             study=STUDY,
         message:
