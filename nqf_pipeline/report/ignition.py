@@ -26,6 +26,7 @@ PANELS = 3
 EXACT = frozenset(kind for kind, cls in ARCHITECTURES.items() if cls.exactly_quadratic)
 """Networks that are their own twin: comparing the two says nothing."""
 _MARKERS = {"gd": "o", "sgd": "v", "momentum": "s", "adam": "^"}
+_SHOWN = frozenset({"architecture", "optimizer", "sigma", "cell", "source", "mode", "tier", "t_measured", "t_predicted", "relative_error"})
 _RASTER = 1500
 """Points of a panel from which on they are drawn as pixels."""
 
@@ -44,7 +45,8 @@ def matched_alone(study: Findings) -> pd.DataFrame:
     table = study.plateaus
     if table.empty:
         return table
-    return table[lone(table) & (table["source"] == "twin") & (table["status"] == "matched") & np.isfinite(table["relative_error"])]
+    wanted = lone(table) & (table["source"] == "twin") & (table["status"] == "matched") & np.isfinite(table["relative_error"])
+    return table.loc[wanted, [name for name in table if name in _SHOWN]]
 
 
 def _parts(networks: pd.DataFrame, alone: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -59,9 +61,10 @@ def _parts(networks: pd.DataFrame, alone: pd.DataFrame) -> dict[str, pd.DataFram
 
 def finest_predictions(table: pd.DataFrame) -> pd.DataFrame:
     """Per network and mode, the row of the finest tier that predicts without training."""
-    table = table.assign(_rank=table["tier"].map({tier: i for i, tier in enumerate(TIERS)}))
-    table = table[table["_rank"].notna()]
-    return table.sort_values("_rank", kind="stable").drop_duplicates(["cell", "mode"], keep="last").drop(columns="_rank")
+    ranks = {tier: i for i, tier in enumerate(TIERS)}
+    found = pd.DataFrame({name: table[name].to_numpy() for name in ("cell", "mode")} | {"rank": table["tier"].map(ranks).to_numpy()})
+    found = found[found["rank"].notna()].sort_values("rank", kind="stable").drop_duplicates(["cell", "mode"], keep="last")
+    return table.iloc[found.index]
 
 
 def ignition(study: Findings, look: ReportSettings) -> Drawing | Omitted:

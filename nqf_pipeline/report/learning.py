@@ -158,7 +158,8 @@ def focus(axis: Axes, curves: Sequence[Curves], time: bool = False) -> None:
     """Start the axis shortly before the loss begins to fall: a log axis is mostly waiting."""
     starts, ends = [], []
     for curve in curves:
-        values, steps = curve.of("network_loss"), curve.time if time else curve.steps
+        network, steps = curve.of("network_loss"), curve.time if time else curve.steps
+        values = curve.of("twin_loss") if network is None else network
         if values is not None:
             fallen = np.flatnonzero(values < 0.98 * values[0])
             starts.append(steps[fallen[0]] if len(fallen) else steps[-1] / 10)

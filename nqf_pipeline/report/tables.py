@@ -101,12 +101,16 @@ def plateaus(study: Findings) -> Table:
     if len(table):
         table = sort(leading(table)[[name for name in table if name in _IGNITION]])
         widths = table.groupby(["architecture", "task"])["width"].transform("nunique")
-        label = table["architecture"].map(readable) + (", width " + table["width"].map("{:g}".format)).where(widths > 1, "")
-        label += (table["source"] == "twin").map({True: " (twin alone)", False: ""})
-        groups = table.assign(label=label).groupby(["label", "task", "optimizer", "sigma"], sort=False)
+        shown = table["width"].where(widths > 1).rename("shown")
+        groups = table.groupby(["architecture", shown, "source", "task", "optimizer", "sigma"], sort=False, dropna=False)
         settings = groups.ngroups
-        rows = [_plateau_row(key, group) for key, group in islice(groups, MOST)]
+        rows = [_plateau_row((_label(*key[:3]), *key[3:]), group) for key, group in islice(groups, MOST)]
     return Table("Ignition", note + _rest(settings, "plateaus"), headers, rows, frozenset({0, 1, 2, 9}))
+
+
+def _label(architecture: str, width: float, source: str) -> str:
+    """The architecture, with its width where that is swept, and whether it is a twin alone."""
+    return readable(architecture) + (f", width {width:g}" if np.isfinite(width) else "") + (" (twin alone)" if source == "twin" else "")
 
 
 def _plateau_row(key: Any, group: pd.DataFrame) -> list[str]:
