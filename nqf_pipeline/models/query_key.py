@@ -26,6 +26,8 @@ READOUT_SEED = 20260813
 class FixedReadoutAttention(Architecture):
     """Attention that trains queries and keys only; the query is the last token."""
 
+    small_products = True
+
     dimension: int = Field(default=20, ge=1, description="token dimension D")
     tokens: int = Field(default=16, ge=2, description="tokens N of an input; the last one asks")
     outputs: int = Field(default=8, ge=1, description="output dimension: fixed random readouts, orthonormal where they fit in D")
