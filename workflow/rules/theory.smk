@@ -1,5 +1,6 @@
 # Jobs of many shards each; they keep the predictions that are there.
 for NUMBER, SHARDS in enumerate(PLAN.predicting):
+    MINUTES = PLAN.minutes_of_predictions(SHARDS)
     NAME = f"theory_{NUMBER}" if NUMBER else "theory"
 
     rule:
@@ -17,9 +18,7 @@ for NUMBER, SHARDS in enumerate(PLAN.predicting):
         threads: 1
         resources:
             mem_mb=lambda wildcards, attempt: 2000 * attempt,
-            runtime=lambda wildcards, attempt, minutes=PLAN.minutes_of_predictions(SHARDS): (
-                minutes * attempt
-            ),
+            runtime=lambda wildcards, attempt, minutes=MINUTES: minutes * attempt,
         params:
             study=STUDY,
         message:
