@@ -15,7 +15,7 @@ from nqf_pipeline.store.atomic import unwritable
 
 VARIABLE = "NQF_FAULTS"
 """Environment variable that names the file to which lines are added; nothing is written without it."""
-ACTIONS = r"\b(delete|start|restore|check|free|run|use|wait|choose|give|move|name|raise|deleting|update)\b"
+ACTIONS = r"\b(delete|start|restore|check|free|run|use|wait|choose|give|move|name|raise|remove|deleting|update)\b"
 
 
 @dataclass(frozen=True)
