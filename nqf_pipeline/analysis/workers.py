@@ -41,7 +41,7 @@ Map = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 def workers(settings: DaskSettings, cells: int, results: Path) -> Iterator[Map]:
     """A map over tasks, for as long as the block lasts. `cells` of the study decide what `auto` means;
     SLURM workers are named after `results` and log into it."""
-    kind = settings.on
+    kind: str = settings.kind
     if kind == "auto":
         kind = "processes" if cells >= MANY_CELLS and _cores(settings) > 1 else "threads"
     with threadpool_limits(1):

@@ -24,7 +24,7 @@ _DAMAGED = re.compile("Error reading persistent compilation cache entry for '([^
 def keep_programs(results: Path) -> None:
     """Let this process load and keep compiled programs. Must run before JAX is imported; a cache that the user chose is left alone."""
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Layout(Path(results)).compiled.resolve() / processor()))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # not every small operation
     replace_damaged(Layout(Path(results)).compiled.resolve() / processor())
 
 

@@ -79,7 +79,7 @@ def _batches(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
     ordered = sorted(cells, key=lambda cell: (cell.data_id, cell.steps))
     moments = problem_of(ordered[0]).moments
     modes = 2 * (max(moments.optimum.shape) if moments.optimum.ndim > 1 else moments.optimum.size)
-    most = max(int(MOST_VALUES / (cells[0].records * modes)), 1)
+    most = max(int(MOST_VALUES / (cells[0].records * max(modes, 1))), 1)
     yield from (ordered[start : start + most] for start in range(0, len(ordered), most))
 
 

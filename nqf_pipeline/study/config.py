@@ -161,7 +161,7 @@ def _unknown(place: tuple[str | int, ...], keys: Iterable[str], known: Iterable[
 class DaskSettings(Strict):
     """Where the analysis runs. Its tables are the same bytes wherever that is, and changing it makes nothing run again."""
 
-    on: Literal["auto", "threads", "processes", "slurm"] = Field(
+    kind: Literal["auto", "threads", "processes", "slurm"] = Field(
         default="auto",
         description="`threads` of one process, `processes` pinned to the granted cores, jobs of a SLURM queue, or `auto`: processes for "
         "thousands of cells, else threads",
@@ -178,11 +178,11 @@ class DaskSettings(Strict):
     @property
     def cores(self) -> int:
         """What the analysis uses of its own machine: one where the workers are jobs of their own."""
-        return 1 if self.on == "slurm" else self.workers
+        return 1 if self.kind == "slurm" else self.workers
 
 
 def _dask_word(value: Any) -> Any:
-    return {"on": value} if isinstance(value, str) else value
+    return {"kind": value} if isinstance(value, str) else value
 
 
 _DaskInput: Any = Literal["auto", "threads", "processes", "slurm"] | DaskSettings

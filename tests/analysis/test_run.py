@@ -77,7 +77,7 @@ def test_batches_change_nothing(results: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_processes_give_the_tables_of_threads(results: Path) -> None:
     names = [f"{name}.{kind}" for name in run.TABLES_WRITTEN for kind in ("csv", "parquet")]
     before = {name: (results / name).read_bytes() for name in names}
-    analyse(results, where=DaskSettings(on="processes"))
+    analyse(results, where=DaskSettings(kind="processes"))
     assert {name: (results / name).read_bytes() for name in names} == before
 
 

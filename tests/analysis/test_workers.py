@@ -21,7 +21,7 @@ def where(number: int) -> tuple[int, int, list[int]]:
 
 
 def test_processes_are_pinned_and_answer_in_order(tmp_path: Path) -> None:
-    with workers(DaskSettings(on="processes"), 0, tmp_path) as spread:
+    with workers(DaskSettings(kind="processes"), 0, tmp_path) as spread:
         found = spread(where, range(8))
     assert [number for number, *_ in found] == list(range(8))
     cores = {process: tuple(own) for _, process, own in found}
@@ -38,9 +38,9 @@ def test_only_large_studies_start_processes(cells: int, apart: bool, tmp_path: P
 
 def test_without_dask_jobqueue_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "dask_jobqueue.slurm", None)
-    with pytest.raises(InputError, match=r"nqf-pipeline\[cluster\].*dask: processes"), workers(DaskSettings(on="slurm"), 0, tmp_path):
+    with pytest.raises(InputError, match=r"nqf-pipeline\[cluster\].*dask: processes"), workers(DaskSettings(kind="slurm"), 0, tmp_path):
         pass
 
 
 def test_a_word_is_enough() -> None:
-    assert EngineSettings.model_validate({"dask": "slurm"}).dask == DaskSettings(on="slurm")
+    assert EngineSettings.model_validate({"dask": "slurm"}).dask == DaskSettings(kind="slurm")

@@ -11,7 +11,7 @@ from nqf_pipeline.analysis.run import analyse
 from nqf_pipeline.analysis.workers import workers
 from nqf_pipeline.study.config import DaskSettings
 
-SETTINGS = DaskSettings(on="slurm", workers=2, queue="main", interface="lo", memory="1GB", minutes=10)
+SETTINGS = DaskSettings(kind="slurm", workers=2, queue="main", interface="lo", memory="1GB", minutes=10)
 NUMBERS = list(range(12))
 SECONDS = 2.0
 """Of each slow task."""
