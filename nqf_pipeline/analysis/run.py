@@ -82,7 +82,7 @@ def analyse(results: Path, settings: AnalysisSettings | None = None, where: Dask
         node = tree.to_dataset()
         parts = batches(measured_variables(node), cell_coordinates(node, name))
         tasks += [Batch(results, written, name, part, settings) for part in parts]
-    with workers(where or DaskSettings(on="threads"), len(study.index), results) as spread:
+    with workers(where or DaskSettings(kind="threads"), len(study.index), results) as spread:
         try:
             frames = _collected(spread(_analyse_batch, tasks))
         except (ValueError, OSError) as error:

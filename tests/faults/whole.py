@@ -15,7 +15,7 @@ from typing import Any
 
 from nqf_pipeline.stages.status import study_status
 from tests.faults.ledger import message, way_out
-from tests.workflow.runs import STUDY, Workspace, new, said
+from tests.workflow.runs import STUDY, Workspace, living, new, said
 
 EXPERIMENTS = {name: deepcopy(STUDY["experiments"][name]) for name in ("tracks", "table")}
 EXPERIMENTS["tracks"] |= {"optimizers": [{"kind": "gd", "learning_rate": 0.05}]}
@@ -87,19 +87,6 @@ def training(workspace: Workspace) -> dict[str, int]:
     ids = [entry["shard"] for entry in study_status(workspace.results)["running"]]
     owners = {shard: re.match(r"process (\d+) on ", (workspace.results / "running" / shard).read_text()) for shard in ids}
     return {shard: int(owner[1]) for shard, owner in owners.items() if owner}
-
-
-def living(workspace: Workspace) -> list[int]:
-    """Processes whose working directory is the workspace."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if (entry / "cwd").readlink() == workspace.folder:
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
 
 
 def silence(workspace: Workspace, seconds: float = 120) -> None:

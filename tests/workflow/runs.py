@@ -209,3 +209,16 @@ def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str], sec
         assert process.poll() is None, f"ended too early:\n{process.communicate()[0]}"
         assert time.monotonic() < end, "nothing happened"
         time.sleep(0.02)
+
+
+def living(workspace: Workspace) -> list[int]:
+    """Processes whose working directory is the workspace."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "cwd").readlink() == workspace.folder:
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nqf_pipeline.stages.status import study_status
-from tests.workflow.runs import SHARDS, Workspace, jobs, new, said, wait_until
+from tests.workflow.runs import SHARDS, Workspace, jobs, living, new, said, wait_until
 
 
 @pytest.fixture
@@ -22,21 +22,8 @@ def fresh(tmp_path: Path) -> Iterator[Workspace]:
     """A workspace that has not run; whatever of it still runs at the end is stopped."""
     workspace = new(tmp_path)
     yield workspace
-    for worker in workers(workspace):
+    for worker in living(workspace):
         os.kill(worker, signal.SIGKILL)
-
-
-def workers(workspace: Workspace) -> list[int]:
-    """Processes whose working directory is the workspace."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if (entry / "cwd").readlink() == workspace.folder:
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
 
 
 def summaries(workspace: Workspace) -> list[Path]:
@@ -143,6 +130,6 @@ def test_two_runs_of_one_study_at_once_are_refused(finished: Workspace, tmp_path
 
 def wait_for_silence(workspace: Workspace, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
-    while workers(workspace):
+    while living(workspace):
         assert time.monotonic() < end, "processes of a killed run go on"
         time.sleep(0.05)
