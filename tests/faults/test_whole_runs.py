@@ -30,9 +30,8 @@ from tests.faults.whole import (
     silence,
     small,
     stop_all,
-    training,
 )
-from tests.workflow.runs import Workspace, jobs, said, wait_until
+from tests.workflow.runs import Workspace, jobs, said, training, wait_until
 
 pytestmark = pytest.mark.faults
 

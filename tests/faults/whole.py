@@ -13,7 +13,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from nqf_pipeline.stages.status import study_status
 from tests.faults.ledger import message, way_out
 from tests.workflow.runs import STUDY, Workspace, living, new, said
 
@@ -78,15 +77,6 @@ def kept(workspace: Workspace, before: dict[str, bytes]) -> None:
     """Nothing finished is lost."""
     now = workspace.contents("shards/*.zip")
     assert all(now.get(name) == data for name, data in before.items()), "finished shards were lost"
-
-
-def training(workspace: Workspace) -> dict[str, int]:
-    """Process that trains each shard that is in training now."""
-    if not (workspace.results / "study.json").exists():
-        return {}
-    ids = [entry["shard"] for entry in study_status(workspace.results)["running"]]
-    owners = {shard: re.match(r"process (\d+) on ", (workspace.results / "running" / shard).read_text()) for shard in ids}
-    return {shard: int(owner[1]) for shard, owner in owners.items() if owner}
 
 
 def silence(workspace: Workspace, seconds: float = 120) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+from nqf_pipeline.stages.status import study_status
+
 ROOT = Path(__file__).parents[2]
 SNAKEFILE = ROOT / "workflow" / "Snakefile"
 MLP = {"kind": "mlp", "inputs": 6, "outputs": 3, "width": 8}
@@ -222,3 +224,12 @@ def living(workspace: Workspace) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def training(workspace: Workspace) -> dict[str, int]:
+    """Process that trains each shard that is in training now."""
+    if not (workspace.results / "study.json").exists():
+        return {}
+    ids = [entry["shard"] for entry in study_status(workspace.results)["running"]]
+    owners = {shard: re.match(r"process (\d+) on ", (workspace.results / "running" / shard).read_text()) for shard in ids}
+    return {shard: int(owner[1]) for shard, owner in owners.items() if owner}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nqf_pipeline.stages.status import study_status
-from tests.workflow.runs import SHARDS, Workspace, jobs, living, new, said, wait_until
+from tests.workflow.runs import SHARDS, Workspace, jobs, living, new, said, training, wait_until
 
 
 @pytest.fixture
@@ -28,15 +28,6 @@ def fresh(tmp_path: Path) -> Iterator[Workspace]:
 
 def summaries(workspace: Workspace) -> list[Path]:
     return sorted(workspace.results.glob("shards/*.json"))
-
-
-def training(workspace: Workspace) -> dict[str, int]:
-    """Process that trains each shard that is in training now."""
-    if not (workspace.results / "study.json").exists():
-        return {}
-    ids = [entry["shard"] for entry in study_status(workspace.results)["running"]]
-    owners = {shard: re.match(r"process (\d+) on ", (workspace.results / "running" / shard).read_text()) for shard in ids}
-    return {shard: int(owner[1]) for shard, owner in owners.items() if owner}
 
 
 def kill_group(process: subprocess.Popen[str]) -> str:
