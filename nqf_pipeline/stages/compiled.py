@@ -18,13 +18,16 @@ from nqf_pipeline.study.identity import digest
 from nqf_pipeline.study.layout import Layout
 
 PROCESSOR = Path("/proc/cpuinfo")
+_NOT_EVERY_SMALL_OPERATION = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.01", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "8192"}
+"""Size decides, so that slow machines keep no more files than fast ones; below that time nothing is that large, nor worth its packing."""
 _DAMAGED = re.compile("Error reading persistent compilation cache entry for '([^']+)'")
 
 
 def keep_programs(results: Path) -> None:
     """Let this process load and keep compiled programs. Must run before JAX is imported; a cache that the user chose is left alone."""
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Layout(Path(results)).compiled.resolve() / processor()))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # not every small operation
+    for name, value in _NOT_EVERY_SMALL_OPERATION.items():
+        os.environ.setdefault(name, value)
     replace_damaged(Layout(Path(results)).compiled.resolve() / processor())
 
 
