@@ -56,6 +56,11 @@ def adopt_names(workflow: Any, study: str) -> bool:
     return queued
 
 
+def require_cluster() -> None:
+    """Ask the cluster once, before hundreds of jobs are submitted to it in vain. Raises as `slurm` does."""
+    slurm("sinfo", "--noheader", "--format=%P")
+
+
 def short_jobs(plan: Plan) -> list[str]:
     """What to know before a study is submitted: jobs that are over before their end is noticed."""
     seconds = [plan.seconds(shard) for shard in plan.training if not plan.done(shard)]

@@ -104,7 +104,7 @@ def shards_named(results: Path, names: Sequence[str]) -> list[Shard]:
     known = read_some(layout.manifest, layout.root.name, names)
     if absent := [name for name in names if name not in known]:
         raise InputError(
-            f"{layout.manifest}: no shard {absent[0]}; `nqf plan` lists the shards of a study, and the workflow adds them to the manifest"
+            f"{layout.manifest}: no shard {absent[0]} (`shard` in its lines names those there are); a run adds the shards of new cells"
         )
     return relocated(results, [known[name] for name in names])
 

@@ -18,6 +18,8 @@ from nqf_pipeline.tasks import TASKS
 
 SCHEMA = 2
 """Version of manifest and results folder; raised when an older one can no longer be read."""
+NAME, SIZE = r"^[a-z0-9][a-z0-9_-]*$", r"^[0-9.]+ ?[kKMGT]i?B$"
+"""Spellings of a study's name and of an amount of memory."""
 Problem = tuple[tuple[str | int, ...], str]
 """Key path and message."""
 Positive = Annotated[float, Field(gt=0)]
@@ -167,7 +169,7 @@ class DaskSettings(Strict):
         "thousands of cells, else threads",
     )
     workers: PositiveInt = Field(default=2, description="most threads or processes (never more than granted cores), or jobs in the queue")
-    memory: str = Field(default="4GB", pattern=r"^[0-9.]+ ?[kKMGT]i?B$", description="memory of one process or job")
+    memory: str = Field(default="4GB", pattern=SIZE, description="memory of one process or job")
     minutes: PositiveInt = Field(default=60, description="time limit of one job")
     queue: str | None = Field(default=None, description="SLURM partition; null: the cluster's default")
     account: str | None = Field(default=None, description="SLURM account; null: the user's default")
@@ -271,7 +273,7 @@ class ReportSettings(Strict):
 class Study(Strict):
     """One study: its experiments and how they are run, measured and shown."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="name of the results folder: lower-case letters, digits, `-` and `_`")
+    name: str = Field(pattern=NAME, description="name of the results folder: lower-case letters, digits, `-` and `_`")
     experiments: dict[str, Experiment] = Field(min_length=1, description="grids of cells, by name (a label: renaming one retrains nothing)")
     engine: EngineSettings = Field(default=EngineSettings(), description="how the work is cut into jobs")
     analysis: AnalysisSettings = Field(default=AnalysisSettings(), description="how results are measured")

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from nqf_pipeline.study.config import NAME, SIZE
 from nqf_pipeline.study.document import Document, Key
 from nqf_pipeline.study.errors import ConfigError
 from nqf_pipeline.study.spelling import nearest, no_such
@@ -30,23 +31,30 @@ _PHRASES = {
     "model_type": "must be a mapping (keys and values)",
     "model_attributes_type": "must be a mapping (keys and values)",
     "string_type": "must be text",
-    "string_pattern_mismatch": "must match {pattern}",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "too_short": "must have at least {min_length} item(s): with none the grid is empty",
     "too_long": "must have at most {max_length} item(s)",
 }
+_PATTERNS = {
+    NAME: "must be lower-case letters, digits, `-` and `_`, the first a letter or digit",
+    SIZE: "must be a number with a unit, such as 4GB or 500 MiB",
+}
 
 
 def config_error(document: Document, error: ValidationError, allowed_keys: Mapping[int, list[str]]) -> ConfigError:
     """All problems of a config as one error, in the order of the file's keys."""
-    lines = []
+    found: dict[tuple[Key, ...], list[str]] = {}
     for detail in error.errors(include_url=False):
         place = path_in(document.data, detail["loc"], absent_key=detail["type"] == "missing")
         if detail["type"] == "union_tag_invalid":
             place.append(detail["ctx"]["discriminator"].strip("'"))
-        lines.append(describe(document, place, _message(document.data, place, detail, allowed_keys)))
-    return listing(document, lines)
+        messages = found.setdefault(tuple(place), [])
+        if detail["type"] == "literal_error" and messages:  # a key that takes numbers, say, or a word
+            messages[-1] += f" or {_words(detail)}"
+        else:
+            messages.append(_message(document.data, place, detail, allowed_keys))
+    return listing(document, [describe(document, place, message) for place, messages in found.items() for message in messages])
 
 
 def listing(document: Document, lines: Sequence[str]) -> ConfigError:
@@ -105,6 +113,8 @@ def _message(data: Any, place: list[Key], detail: Any, allowed_keys: Mapping[int
         return _choice(context.get("expected_tags") or context["expected"], str(context.get("tag", detail["input"])))
     if kind in ("value_error", "assertion_error"):
         return str(context["error"])
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(context["pattern"], f"must match {context['pattern']}")
     template = _PHRASES.get(kind)
     return template.format(**{name: _plain(value) for name, value in context.items()}) if template else detail["msg"]
 
@@ -113,6 +123,15 @@ def _plain(value: Any) -> Any:
     return f"{value:g}" if isinstance(value, float) else value
 
 
+def _words(detail: Any) -> str:
+    names = _names(detail["ctx"]["expected"])
+    return f"one of {', '.join(names)}" if len(names) > 1 else f"`{names[0]}`"
+
+
+def _names(expected: str) -> list[str]:
+    return re.findall(r"'([^']*)'", expected)
+
+
 def _choice(expected: str, given: str) -> str:
-    names = re.findall(r"'([^']*)'", expected)
+    names = _names(expected)
     return f"`{given}` is not one of {', '.join(names)}{nearest(given, names)}"

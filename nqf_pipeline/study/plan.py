@@ -58,7 +58,20 @@ class Plan:
 
     @property
     def warnings(self) -> list[str]:
-        return [*self.study.engine.renamed, *self.grid.warnings]
+        return [*self.study.engine.renamed, *self._over_the_limit(), *self.grid.warnings]
+
+    def _over_the_limit(self) -> list[str]:
+        """Jobs that the plan itself expects to be ended before they are through."""
+        limit = self.study.engine.limit_hours
+        hours = [self.seconds(shard) / 3600 for shard in self.training if self.seconds(shard) > 3600 * limit and not self.done(shard)]
+        if not hours:
+            return []
+        message = (
+            f"{len(hours)} jobs are expected to take longer than engine.limit_hours = {limit:g} (up to {max(hours):.3g} h): cells that are "
+            "not trained by then get status `timed_out`. Raise the limit; jobs that are not planned yet also get shorter by "
+            "`minutes_per_job`, down to a single group of lanes"
+        )
+        return [message]
 
     @property
     def cells(self) -> list[Cell]:

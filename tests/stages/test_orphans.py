@@ -14,7 +14,7 @@ from nqf_pipeline.errors import InputError, WorkError
 from nqf_pipeline.stages import locks
 from nqf_pipeline.stages.locks import claim_run
 from nqf_pipeline.stages.orphans import cancel, orphans
-from nqf_pipeline.stages.queue import adopt_names, job_prefix, short_jobs
+from nqf_pipeline.stages.queue import adopt_names, job_prefix, require_cluster, short_jobs
 from nqf_pipeline.stages.run import begin
 from nqf_pipeline.stages.status import study_status
 from nqf_pipeline.study.layout import Layout
@@ -121,6 +121,16 @@ def test_a_queue_that_does_not_answer_is_a_failure(results: Path, queue: Queue, 
     (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\necho 'slurm_load_jobs error' >&2; exit 1\n")
     with pytest.raises(WorkError, match="controller"):
         orphans(results)
+
+
+def test_a_cluster_that_does_not_answer_is_noticed_before_jobs_are_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sinfo").write_text("#!/bin/sh\necho 'cannot contact controller' >&2; exit 1\n")
+    (tmp_path / "sinfo").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with pytest.raises(WorkError, match="`sinfo` failed: cannot contact controller; is the cluster's controller up"):
+        require_cluster()
+    (tmp_path / "sinfo").write_text("#!/bin/sh\necho main\n")
+    require_cluster()
 
 
 class Workflow:

@@ -68,7 +68,13 @@ EDITS = {
     "few steps by kind": ("sigma:", "steps: {mlp: 100}\n    sigma:", ["experiments.tracks.steps.mlp = 100", "do not fit"]),
     "no seeds": ("sigma:", "seeds: 0\n    sigma:", ["seeds = 0: must be 1 or more (how many seeds), or a list"]),
     "negative seed": ("sigma:", "seeds: [0, -1]\n    sigma:", ["seeds[1] = -1: must be 0 or more"]),
-    "name": ("name: trial", "name: My study", ["name = 'My study': must match"]),
+    "name": ("name: trial", "name: My study", ["name = 'My study': must be lower-case letters, digits"]),
+    "number or word": (
+        "name: trial",
+        "name: trial\nengine: {minutes_per_job: 20 min}",
+        ["1 error", "engine.minutes_per_job = '20 min': must be a number or `auto`"],
+    ),
+    "amount of memory": ("name: trial", "name: trial\nengine: {dask: {memory: 4 gigs}}", ["memory = '4 gigs': must be", "such as 4GB"]),
     "no name": ("name: trial\n", "", ["name: is required"]),
     "percentage": ("name: trial", "name: trial\nanalysis: {confidence: 95}", ["analysis.confidence = 95: must be less than 1"]),
 }

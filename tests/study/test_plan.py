@@ -299,6 +299,17 @@ def test_the_plan_chooses_how_long_a_job_is(small, tmp_path):
     assert 75 < len(given.shards) <= 102
 
 
+def test_jobs_that_would_meet_the_time_limit_are_named_before_they_run(small, tmp_path):
+    given = {"steps": 10**9, "seeds": 8, "engine": {"minutes_per_job": 6000, "limit_hours": 0.5}}
+    wish = plan_study(small(**given), tmp_path)
+    (warning,) = (line for line in wish.warnings if "limit_hours" in line)
+    number = sum(wish.seconds(shard) > 1800 for shard in wish.shards)
+    assert number
+    assert warning.startswith(f"{number} jobs are expected to take longer than engine.limit_hours = 0.5 (up to ")
+    longer = given | {"engine": {"minutes_per_job": 6000, "limit_hours": 2 * max(map(wish.seconds, wish.shards)) / 3600}}
+    assert not any("limit_hours" in line for line in plan_study(small(**longer), tmp_path).warnings)
+
+
 def test_the_former_name_of_the_target_works_and_says_so(small, tmp_path):
     former, present = ({"seconds_per_job": 0.06}, {"minutes_per_job": 0.001})
     plans = [plan_study(small(engine=engine), tmp_path) for engine in (former, present)]

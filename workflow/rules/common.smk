@@ -1,5 +1,5 @@
 from nqf_pipeline.cli import readable_errors, show_warnings
-from nqf_pipeline.stages.queue import adopt_names, short_jobs
+from nqf_pipeline.stages.queue import adopt_names, require_cluster, short_jobs
 from nqf_pipeline.stages.run import begin
 from nqf_pipeline.stages.status import hints, unfinished
 
@@ -7,6 +7,8 @@ from nqf_pipeline.stages.status import hints, unfinished
 onstart:
     with readable_errors():
         queued = adopt_names(workflow, PLAN.study.name)
+        if queued:
+            require_cluster()
         begin(PLAN)
     show_warnings(PLAN.warnings)
     if queued:
