@@ -90,13 +90,19 @@ class _Cells:
 
     def __init__(self, index: pd.DataFrame, names: list[str]) -> None:
         self._index, self._names = index.sort_values("seed") if len(index) else index, names
-        keys = pd.DataFrame({name: self._index[name].map(_key) for name in names})
+        keys = pd.DataFrame({name: _keys(self._index[name]) for name in names})
         self._places = keys.groupby(names, sort=False).indices if names and len(keys) else {}
 
     def of(self, fitted: pd.Series) -> pd.DataFrame:
         """In order of their seeds."""
         key = tuple(_key(fitted[name]) for name in self._names)
         return self._index.iloc[self._places.get(key if len(key) > 1 else key[0], [])]
+
+
+def _keys(column: pd.Series) -> np.ndarray:
+    """`_key` of every value; each different one is written once."""
+    codes, different = pd.factorize(column, use_na_sentinel=False)
+    return np.array([_key(value) for value in different], object)[codes]
 
 
 def _key(value: Any) -> str:

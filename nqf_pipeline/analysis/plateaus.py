@@ -62,11 +62,11 @@ def predicted(dataset: xr.Dataset, rho: float = FRACTION) -> dict[str, Float[np.
         return {}
     steps = dataset["step_number"].to_numpy()
     times = {}
-    for tier in dataset["tier"].to_numpy():
-        part = dataset.sel(tier=tier)
-        times[str(tier)] = part["theory_ignition"].to_numpy()
+    ignitions = dataset["theory_ignition"].transpose("tier", ...).to_numpy()
+    for number, tier in enumerate(dataset["tier"].to_numpy()):
+        times[str(tier)] = ignitions[number]
         if rho != FRACTION:
-            curves = np.nan_to_num(part["theory_mode"].to_numpy(), nan=0.0)
+            curves = np.nan_to_num(dataset["theory_mode"].isel(tier=number).to_numpy(), nan=0.0)
             within = crossing(steps, curves, rho)
             later = times[str(tier)] > steps[:, -1:]
             times[str(tier)] = np.where(np.isnan(within) & later, times[str(tier)], within)

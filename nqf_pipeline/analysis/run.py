@@ -90,7 +90,7 @@ def analyse(results: Path, settings: AnalysisSettings | None = None, where: Dask
                 f"{results}: the analysis failed ({error}). If the store is damaged, open_study(path, verify=True) names the file; "
                 "deleting trajectories.json and starting the workflow again merges the shards anew."
             ) from error
-        tables = {name: write_table(results, name, frames[name]) for name in BATCHED}
+        tables = {name: write_table(results, name, frames.pop(name)) for name in BATCHED}
         tables["timings"] = write_table(results, "timings", timings(results))
         tables["extrapolation"] = write_extrapolation(study, settings.confidence)
         tables["collapse"] = write_collapse(study, settings.confidence)
@@ -104,7 +104,8 @@ def _opened(results: Path, _: int) -> xr.DataTree:
 
 
 def _collected(parts: list[Frames]) -> Frames:
-    return {name: _together([part[name] for part in parts]) for name in BATCHED}
+    """The tables of all parts, which are given up on the way: at 100,000 cells both would be gigabytes."""
+    return {name: _together([part.pop(name) for part in parts]) for name in BATCHED}
 
 
 def write_claims(study: Study) -> pd.DataFrame:
@@ -180,7 +181,7 @@ def _analyse_batch(batch: Batch) -> Frames:
     groups = [(loaded.isel(cell=p), own.iloc[p].reset_index(drop=True), settings) for p in places]
     exponents, windows = [exponent_rows(*group) for group in groups], [scan_rows(*group) for group in groups]
     run = np.flatnonzero([Status(int(status)).has_numbers for status in loaded["status"].to_numpy()])
-    ran, known = loaded.isel(cell=run), own.iloc[run].reset_index(drop=True)
+    ran, known = (loaded, own) if len(run) == len(own) else (loaded.isel(cell=run), own.iloc[run].reset_index(drop=True))
     return {
         "exponents": _together(exponents),
         "window_scan": _together(windows),

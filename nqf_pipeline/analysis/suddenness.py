@@ -21,13 +21,14 @@ def shown(step_number: Int[np.ndarray, "records"], strength: Float[np.ndarray, "
 
 
 def half_and_width(
-    step_number: Int[np.ndarray, "records"], strength: Float[np.ndarray, "records modes"]
-) -> tuple[Float[np.ndarray, "modes"], Float[np.ndarray, "modes"]]:
+    step_number: Int[np.ndarray, "*cells records"], strength: Float[np.ndarray, "*cells records modes"]
+) -> tuple[Float[np.ndarray, "*cells modes"], Float[np.ndarray, "*cells modes"]]:
     """When each mode passes half, and how long it takes from 10 to 90 %, in steps; twice the first half of it where the records end before.
 
     Strengths are taken relative to their largest value up to 1, so that plateaus lowered by weight decay count in full. NaN: not passed.
     """
-    height = np.clip(np.nanmax(strength, axis=0), FRACTION, 1.0)
-    passes = [crossing(step_number, strength / height, share) for share in (LOW, FRACTION, HIGH)]
-    half = np.where(np.nanmax(strength, axis=0) >= FRACTION, passes[1], np.nan)
+    largest = np.nanmax(strength, axis=-2)
+    relative = strength / np.clip(largest, FRACTION, 1.0)[..., None, :]
+    passes = [crossing(step_number, relative, share) for share in (LOW, FRACTION, HIGH)]
+    half = np.where(largest >= FRACTION, passes[1], np.nan)
     return half, np.where(np.isnan(passes[2]), 2 * (passes[1] - passes[0]), passes[2] - passes[0])

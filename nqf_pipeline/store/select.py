@@ -16,16 +16,33 @@ READ_BYTES = 64 * 2**20
 """Curves of several groups are read together up to this size."""
 
 
+@dataclass(frozen=True, slots=True)
+class Values:
+    """One variable of one cell. An `xr.Variable` would say the same at thirty times the cost, which counts for every curve of a study."""
+
+    dims: tuple[Any, ...]
+    values: np.ndarray
+
+    def to_numpy(self) -> np.ndarray:
+        return self.values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype, copy=copy)
+
+
 @dataclass(frozen=True)
 class _Row(Mapping[str, Any]):
     """One cell of variables that were read for many."""
 
-    block: Mapping[str, xr.Variable]
+    block: Mapping[str, Values]
     place: int
 
-    def __getitem__(self, name: str) -> xr.Variable:
-        variable = self.block[name]
-        return variable.isel(cell=self.place) if "cell" in variable.dims else variable
+    def __getitem__(self, name: str) -> Values:
+        known = self.block[name]
+        if "cell" not in known.dims:
+            return known
+        axis = known.dims.index("cell")
+        return Values(known.dims[:axis] + known.dims[axis + 1 :], known.values[(slice(None),) * axis + (self.place,)])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.block)
@@ -136,7 +153,7 @@ def _read(nodes: Nodes, groups: list[pd.DataFrame], names: Sequence[str]) -> Ite
     paths = np.concatenate([rows["node"].to_numpy(object) for rows in groups])
     positions = np.concatenate([rows["position"].to_numpy(int) for rows in groups])
     places = np.zeros(len(paths), int)
-    blocks: dict[str, Mapping[str, xr.Variable]] = {}
+    blocks: dict[str, Mapping[str, Values]] = {}
     for path in dict.fromkeys(paths.tolist()):
         own = paths == path
         cells, places[own] = np.unique(positions[own], return_inverse=True)
@@ -149,14 +166,13 @@ def _read(nodes: Nodes, groups: list[pd.DataFrame], names: Sequence[str]) -> Ite
         first = last
 
 
-def _block(variables: Mapping[Any, xr.Variable], cells: np.ndarray, names: Sequence[str]) -> Mapping[str, xr.Variable]:
+def _block(variables: Mapping[Any, xr.Variable], cells: np.ndarray, names: Sequence[str]) -> Mapping[str, Values]:
     """Variables of some cells in memory, in ascending order of their positions."""
     stretch = slice(int(cells[0]), int(cells[-1]) + 1)
     wanted: Any = stretch if stretch.stop - stretch.start == len(cells) else cells
     chosen = {name: variables[name] for name in names if name in variables}
-    return {
-        name: (values.isel(cell=wanted) if "cell" in values.dims else values.copy(deep=False)).load() for name, values in chosen.items()
-    }
+    parts = {name: values.isel(cell=wanted) if "cell" in values.dims else values for name, values in chosen.items()}
+    return {name: Values(values.dims, values.to_numpy()) for name, values in parts.items()}
 
 
 def where(frame: pd.DataFrame, **conditions: Any) -> pd.DataFrame:

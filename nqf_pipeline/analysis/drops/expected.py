@@ -87,19 +87,21 @@ def _gaps(time: Modes, width: Modes) -> list[tuple[bool, bool]]:
 
 
 def _drops(prediction: Prediction, width: Modes, groups: list[Order]) -> list[Expected]:
-    first = np.array([prediction.time[group[0]] - width[group[0]] for group in groups])
+    heads = np.array([group[0] for group in groups])
+    first = prediction.time[heads] - width[heads]
     over = np.array([(prediction.time[group] + width[group]).max() for group in groups])
     between = (over[:-1] + first[1:]) / 2
-    starts, ends = np.append(prediction.steps[0], between), np.append(between, prediction.steps[-1])
+    ends = np.concatenate([prediction.steps[:1], between, prediction.steps[-1:]])
+    losses = np.interp(ends, prediction.steps, prediction.loss)
+    fall, spans = np.log(losses[:-1] / losses[1:]).tolist(), list(zip(first.tolist(), over.tolist(), strict=True))
     found = []
-    for number, (group, start, end) in enumerate(zip(groups, starts, ends, strict=True)):
-        before, after = np.interp([start, end], prediction.steps, prediction.loss)
+    for i, group in enumerate(groups):
         time = float(prediction.time[group[0]])
         if len(group) > 1:
+            before, after = losses[i : i + 2]
             middle = float(prediction.time[group].mean())
-            time = _three_quarters(prediction, (start, end), after + LEFT * (before - after), middle)
-        span = float(first[number]), float(over[number])
-        found.append(Expected(tuple(prediction.number[group].tolist()), time, *span, float(np.log(before / after))))
+            time = _three_quarters(prediction, (ends[i], ends[i + 1]), after + LEFT * (before - after), middle)
+        found.append(Expected(tuple(prediction.number[group].tolist()), time, *spans[i], fall[i]))
     return found
 
 

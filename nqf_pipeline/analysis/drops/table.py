@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from nqf_pipeline.analysis.drops.expected import Prediction, readings
 from nqf_pipeline.analysis.drops.match import Match, match
@@ -26,8 +26,7 @@ from nqf_pipeline.analysis.suddenness import half_and_width
 from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.theory.ignition import crossing
 
-_READ = ("step_number", "mode_number", "twin_mode", "twin_loss")
-_BY_TIER = ("theory_mode", "theory_loss", "theory_ignition")
+_BY_TIER = ("theory_ignition", "theory_mode", "theory_loss")
 NOTHING = Seen(*(float("nan"),) * 6)
 
 
@@ -36,18 +35,15 @@ def drop_rows(dataset: xr.Dataset, coordinates: pd.DataFrame) -> pd.DataFrame:
     cells = np.flatnonzero(predicted_staircases(dataset))
     if not len(cells) or not sources_of(dataset):
         return pd.DataFrame()
-    dataset, coordinates = dataset.isel(cell=cells), coordinates.iloc[cells].reset_index(drop=True)
+    if len(cells) < len(coordinates):
+        dataset, coordinates = dataset.isel(cell=cells), coordinates.iloc[cells].reset_index(drop=True)
     steps = dataset["step_number"].to_numpy()
     sources = sources_of(dataset)
     curves = {source: look(steps, dataset[f"{source}_loss"].to_numpy()) for source in sources}
-    tiers = [str(tier) for tier in dataset["tier"].to_numpy()]
-    arrays = {
-        name: dataset[name].transpose("cell", *(("tier",) if name in _BY_TIER else ()), ...).to_numpy() for name in (*_READ, *_BY_TIER)
-    }
+    said = _Said.of(dataset)
     rows = []
     for cell in range(len(cells)):
-        said = _Said.of({name: values[cell] for name, values in arrays.items()}, tiers)
-        for tier, prediction in said.tiers():
+        for tier, prediction in said.tiers(cell):
             ways = list(readings(prediction))
             for source in sources if tier != "twin" else sources[:-1]:
                 matches = match(curves[source][cell], ways)
@@ -71,40 +67,43 @@ def predicted_staircases(dataset: xr.Dataset) -> Bool[np.ndarray, "cells"]:
 
 @dataclass(frozen=True)
 class _Said:
-    """One cell and what is predicted of it."""
+    """What is predicted of some cells, by tier, the twin last; arrays have one row a cell."""
 
-    cell: dict[str, np.ndarray]
-    """Its arrays by name; predictions by tier first."""
-    names: list[str]
-    """Of the tiers."""
-    steps: Float[np.ndarray, "records"]
-    widths: Float[np.ndarray, "modes"]
-    """Of the finest tier that predicts each mode's strength; a coarser one moves steps, and does not know their widths."""
+    number: Int[np.ndarray, "cells modes"]
+    steps: Float[np.ndarray, "cells records"]
+    time: dict[str, Float[np.ndarray, "cells modes"]]
+    width: dict[str, Float[np.ndarray, "cells modes"]]
+    """Of all tiers that of the finest one that predicts each mode's strength; a coarser one moves steps, and does not know their widths."""
+    loss: dict[str, Float[np.ndarray, "cells records"]]
 
     @classmethod
-    def of(cls, cell: dict[str, np.ndarray], names: list[str]) -> _Said:
-        steps = cell["step_number"]
-        widths = np.full(cell["mode_number"].shape, np.nan)
+    def of(cls, dataset: xr.Dataset) -> _Said:
+        names = [str(tier) for tier in dataset["tier"].to_numpy()]
+        number, steps = dataset["mode_number"].to_numpy(), dataset["step_number"].to_numpy()
+        ignition, curves, losses = (dict(zip(names, dataset[name].transpose("tier", ...).to_numpy(), strict=True)) for name in _BY_TIER)
+        widths = np.full(number.shape, np.nan)
         for tier in (tier for tier in reversed(TIERS) if tier in names):
-            widths = np.where(np.isnan(widths), _width(steps, cell["theory_mode"][names.index(tier)]), widths)
-        return cls(cell, names, steps.astype(float), widths)
+            widths = np.where(np.isnan(widths), _width(steps, curves[tier]), widths)
+        twin = np.nan_to_num(dataset["twin_mode"].to_numpy())
+        return cls(
+            number,
+            steps.astype(float),
+            ignition | {"twin": crossing(steps, twin)},
+            dict.fromkeys(names, widths) | {"twin": half_and_width(steps, twin)[1]},
+            {tier: lifted(loss) for tier, loss in (losses | {"twin": dataset["twin_loss"].to_numpy()}).items()},
+        )
 
-    def tiers(self) -> Iterator[tuple[str, Prediction]]:
-        """Each tier with a statement about the cell, then the twin."""
-        for tier, time, loss in zip(self.names, self.cell["theory_ignition"], self.cell["theory_loss"], strict=True):
-            if not np.isnan(time).all():
-                yield tier, self._prediction(time, self.widths, loss)
-        steps, strength = self.cell["step_number"], np.nan_to_num(self.cell["twin_mode"])
-        yield "twin", self._prediction(crossing(steps, strength), half_and_width(steps, strength)[1], self.cell["twin_loss"])
-
-    def _prediction(self, time: np.ndarray, width: np.ndarray, loss: np.ndarray) -> Prediction:
-        return Prediction(self.cell["mode_number"], time, width, self.steps, lifted(loss))
+    def tiers(self, cell: int) -> Iterator[tuple[str, Prediction]]:
+        """Each tier with a statement about a cell, then the twin."""
+        for tier, times in self.time.items():
+            if tier == "twin" or not np.isnan(times[cell]).all():
+                yield tier, Prediction(self.number[cell], times[cell], self.width[tier][cell], self.steps[cell], self.loss[tier][cell])
 
 
-def _width(steps: np.ndarray, strength: np.ndarray) -> Float[np.ndarray, "modes"]:
+def _width(steps: np.ndarray, strength: np.ndarray) -> Float[np.ndarray, "cells modes"]:
     """NaN for modes that the tier has no curve of, or that do not rise."""
     width = half_and_width(steps, np.nan_to_num(strength))[1]
-    return np.where(np.isfinite(strength).all(0) & (width > 0), width, np.nan)
+    return np.where(np.isfinite(strength).all(-2) & (width > 0), width, np.nan)
 
 
 def _row(number: int, found: Match) -> dict[str, Any]:
