@@ -32,7 +32,6 @@ from nqf_pipeline.analysis.sources import TRAINED, trained
 from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import SCALARS, Status
 from nqf_pipeline.store.select import Curves
-from nqf_pipeline.store.tables import write_table
 from nqf_pipeline.theory.sudden import RISE, Verdict, verdict
 
 FEWEST = 4
@@ -104,10 +103,9 @@ class Transition:
         return found
 
 
-def write_collapse(study: Study, confidence: float = 0.95) -> pd.DataFrame:
-    """Write the table `collapse` of an analysed study: a row a setting, source and mode."""
-    rows = [row for found in transitions(study) for row in rows_of(found, confidence)]
-    return write_table(study.path, "collapse", pd.DataFrame(rows))
+def collapse_rows(study: Study, confidence: float = 0.95) -> pd.DataFrame:
+    """Rows of the table `collapse`, from the store alone: one a setting, source and mode."""
+    return pd.DataFrame([row for found in transitions(study) for row in rows_of(found, confidence)])
 
 
 def transitions(study: Study) -> Iterator[Transition]:

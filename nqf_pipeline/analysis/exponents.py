@@ -26,6 +26,7 @@ from scipy.stats import t as student
 
 from nqf_pipeline.analysis.evidence import NOTHING, evidence
 from nqf_pipeline.analysis.ignition import flow_time, measure
+from nqf_pipeline.analysis.jackknife import without_each
 from nqf_pipeline.analysis.plateaus import predicted
 from nqf_pipeline.analysis.powerlaw import PowerLaw, fit
 from nqf_pipeline.analysis.sources import sources_of
@@ -102,7 +103,7 @@ def interval(curves: Curves, where: Window, exponent: float, settings: AnalysisS
     if seeds < 2:
         return low, high, method
     try:
-        left_out = np.array([estimate(curves.without(seed), settings.window)[0].exponent for seed in range(seeds)])
+        left_out = without_each(curves, settings.window, lambda seed: estimate(curves.without(seed), settings.window)[0].exponent)
     except Unresolved as finding:
         raise Unresolved(f"hangs on a single seed: without it {finding}") from None
     error = np.sqrt((seeds - 1) / seeds * np.sum((left_out - left_out.mean()) ** 2))

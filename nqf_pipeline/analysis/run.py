@@ -15,7 +15,7 @@ from pandas.api.types import infer_dtype
 
 from nqf_pipeline.analysis.claims.registry import claims_about
 from nqf_pipeline.analysis.claims.table import claim_rows
-from nqf_pipeline.analysis.collapse import write_collapse
+from nqf_pipeline.analysis.collapse import collapse_rows
 from nqf_pipeline.analysis.departure import departure
 from nqf_pipeline.analysis.drops.table import drop_rows
 from nqf_pipeline.analysis.exponents import exponent_rows, has_scaling
@@ -54,7 +54,7 @@ READ = (
     ),
     *("theory_loss", "theory_mode", "theory_ignition", "ignition_low", "ignition_high", "expected_loss"),
 )
-BATCHED = ("exponents", "window_scan", "plateaus", "drops", "cells")
+BATCHED = ("exponents", "window_scan", "plateaus", "drops", "cells", "collapse")
 TABLES_WRITTEN = (*BATCHED, "timings")
 Frames = dict[str, pd.DataFrame]
 
@@ -71,20 +71,29 @@ class Batch:
     analysis: AnalysisSettings
 
 
+@dataclass(frozen=True)
+class Across:
+    """What compares cells of all buckets: as long as several batches, so it is begun first and runs beside them."""
+
+    results: Path
+    written: int
+    confidence: float
+
+
 def analyse(results: Path, settings: AnalysisSettings | None = None, where: DaskSettings | None = None) -> Frames:
     """Write the tables of a study from its merged store; returns them. Cells without numbers are rows with their status."""
     results = Path(results).resolve()
     settings = settings or AnalysisSettings()
     written = (results / LISTING).stat().st_mtime_ns if (results / LISTING).exists() else 0
     study = Study(results, _opened(results, written))
-    tasks = []
+    tasks: list[Batch | Across] = [Across(results, written, settings.confidence)]
     for name, tree in study.arrays.children.items():
         node = tree.to_dataset()
         parts = batches(measured_variables(node), cell_coordinates(node, name))
         tasks += [Batch(results, written, name, part, settings) for part in parts]
     with workers(where or DaskSettings(kind="threads"), len(study.index), results) as spread:
         try:
-            frames = _collected(spread(_analyse_batch, tasks))
+            frames = _collected(spread(_measured, tasks))
         except (ValueError, OSError) as error:
             raise WorkError(
                 f"{results}: the analysis failed ({error}). If the store is damaged, open_study(path, verify=True) names the file; "
@@ -93,7 +102,6 @@ def analyse(results: Path, settings: AnalysisSettings | None = None, where: Dask
         tables = {name: write_table(results, name, frames.pop(name)) for name in BATCHED}
         tables["timings"] = write_table(results, "timings", timings(results))
         tables["extrapolation"] = write_extrapolation(study, settings.confidence)
-        tables["collapse"] = write_collapse(study, settings.confidence)
         tables["tradeoffs"] = write_tradeoffs(study, settings.confidence)
         return {**tables, "claims": write_claims(study)}
 
@@ -105,7 +113,7 @@ def _opened(results: Path, _: int) -> xr.DataTree:
 
 def _collected(parts: list[Frames]) -> Frames:
     """The tables of all parts, which are given up on the way: at 100,000 cells both would be gigabytes."""
-    return {name: _together([part.pop(name) for part in parts]) for name in BATCHED}
+    return {name: _together([part.pop(name) for part in parts if name in part]) for name in BATCHED}
 
 
 def write_claims(study: Study) -> pd.DataFrame:
@@ -169,6 +177,12 @@ def batches(node: xr.Dataset, coordinates: pd.DataFrame) -> Iterator[list[np.nda
         batch.append(np.sort(cells))
     if batch:
         yield batch
+
+
+def _measured(task: Batch | Across) -> Frames:
+    if isinstance(task, Batch):
+        return _analyse_batch(task)
+    return {"collapse": collapse_rows(Study(task.results, _opened(task.results, task.written)), task.confidence)}
 
 
 def _analyse_batch(batch: Batch) -> Frames:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from nqf_pipeline.analysis.exponents import Curves, estimate, exponent_rows, fit_window, interval, source_curves
 from nqf_pipeline.analysis.ignition import flow_time
+from nqf_pipeline.analysis.jackknife import without_each
 from nqf_pipeline.analysis.powerlaw import fit, fit_many, influence
 from nqf_pipeline.analysis.window_scan import scan_rows
 from nqf_pipeline.analysis.windows import Unresolved, Window, window
@@ -57,6 +60,34 @@ def test_batched_fits_agree_with_scipy(decades: float, noise: float) -> None:
     for name in ("exponent", "amplitude", "floor", "residual"):
         np.testing.assert_allclose(getattr(found, name), [getattr(law, name) for law in expected], rtol=1e-5, err_msg=name)
     assert fit(time, loss[1], None).exponent == pytest.approx(found.exponent[1], rel=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds=st.integers(2, 7), modes=st.integers(3, 12), floor=st.sampled_from([None, 0.0, 0.02]), draw=st.integers(0, 2**31))
+def test_all_seeds_are_left_out_at_once_as_one_by_one(seeds: int, modes: int, floor: float | None, draw: int) -> None:
+    """With modes that some seeds never ignite, windows that differ from seed to seed, and floors known or not."""
+    rng = np.random.default_rng(draw)
+    time, number = np.geomspace(1, 1e4, 60), rng.permutation(np.arange(1, modes + 1) * 10)
+    slope = rng.uniform(0.4, 1.2, (seeds, 1))
+    ignition = 3.0 * number**1.2 * rng.lognormal(0, 0.2, (seeds, modes))
+    ignition[rng.random(ignition.shape) < 0.1] = np.nan
+    known = None if floor is None else np.full(seeds, floor)
+    curves = Curves(time, time**-slope * rng.lognormal(0, 0.01, (seeds, 60)) + (floor or 0.01), known, ignition, number)
+    rule, asked = WindowRule(first_mode=20, last_share=0.8, decades=0.4), []
+
+    def one(seed: int) -> float:
+        asked.append(seed)
+        return estimate(curves.without(seed), rule)[0].exponent
+
+    try:
+        expected = [estimate(curves.without(seed), rule)[0].exponent for seed in range(seeds)]
+    except Unresolved as finding:
+        with pytest.raises(Unresolved, match=re.escape(str(finding))):
+            without_each(curves, rule, one)
+        return
+    np.testing.assert_allclose(without_each(curves, rule, one), expected, rtol=1e-6 if floor is None else 1e-10)
+    plain = [not window(ignition[np.arange(seeds) != seed], number, time, rule).reason for seed in range(seeds)]
+    assert asked == [seed for seed in range(seeds) if not plain[seed]]
 
 
 def test_curves_that_cannot_be_fitted_are_nan_and_spoil_no_others() -> None:
