@@ -1,4 +1,4 @@
-"""Exponents with each seed left out in turn: what `exponents.estimate` gives, for all seeds at once and at a cost linear in their number."""
+"""Exponents with each seed left out in turn, as `exponents.estimate` gives them, at a cost linear in the number of seeds."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _fits(curves: Curves, seeds: np.ndarray, inside: Bool[np.ndarray, "points"])
     if curves.floor is None:
         return fit_many(time, _means(loss, seeds)).exponent
     excess = _means(loss - curves.floor[:, None], seeds)
-    above = (excess > 0).all(1)
+    above = np.asarray((excess > 0).all(1))
     found = np.where(above, straight_many(time, np.where(above[:, None], excess, 1.0)), np.nan)
     if not above.all():
         found[~above] = fit_many(time, _means(loss, seeds[~above])).exponent

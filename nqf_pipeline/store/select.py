@@ -21,13 +21,13 @@ class Values:
     """One variable of one cell. An `xr.Variable` would say the same at thirty times the cost, which counts for every curve of a study."""
 
     dims: tuple[Any, ...]
-    values: np.ndarray
+    array: np.ndarray
 
     def to_numpy(self) -> np.ndarray:
-        return self.values
+        return self.array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.values, dtype, copy=copy)
+        return np.array(self.array, dtype, copy=copy)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _Row(Mapping[str, Any]):
         if "cell" not in known.dims:
             return known
         axis = known.dims.index("cell")
-        return Values(known.dims[:axis] + known.dims[axis + 1 :], known.values[(slice(None),) * axis + (self.place,)])
+        return Values(known.dims[:axis] + known.dims[axis + 1 :], known.array[(slice(None),) * axis + (self.place,)])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.block)
