@@ -132,8 +132,8 @@ class Program:
             runs = jax.lax.fori_loop(bounds[0], bounds[1], one_step, runs)
             return runs, self._record(data, runs, first_kernel)
 
-        _, rest = jax.lax.scan(to_next_record, start, (steps[:-1], steps[1:]))
-        return jax.tree.map(lambda first, later: jnp.concatenate([first[None], later]), self._record(data, start, first_kernel), rest)
+        # The first record ends an interval of no steps, so that a record is compiled once.
+        return jax.lax.scan(to_next_record, start, (jnp.concatenate([steps[:1], steps[:-1]]), steps))[1]
 
     def _laid_out(self, data: Data) -> Data:
         """Data whose splits the network reads fast; outside the loops, so that this happens once."""
