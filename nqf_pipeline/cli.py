@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from nqf_pipeline.errors import InputError, WorkError
+from nqf_pipeline.stages.starting import quick_start
 from nqf_pipeline.store.atomic import unwritable
 
 app = typer.Typer(
@@ -150,6 +151,7 @@ def predict(config: Config = Path("config/config.yaml"), as_json: AsJson = False
 
 
 @app.command()
+@quick_start()
 def train(
     results: Results,
     shard: Annotated[str, typer.Argument(help="id of the shard")],
@@ -166,6 +168,7 @@ def train(
 
 
 @app.command()
+@quick_start()
 def theory(
     results: Results,
     shards: Annotated[list[str] | None, typer.Argument(help="ids of shards, or files of their predictions; all if none is given")] = None,
@@ -179,6 +182,7 @@ def theory(
 
 
 @app.command()
+@quick_start()
 def merge(
     results: Results, allow_partial: Annotated[bool, typer.Option(help="merge what there is; absent cells get status missing")] = False
 ) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import block_diag, helmert
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.forms.quadratic import DenseForm, Order, StructureForm
@@ -105,6 +104,8 @@ def compressed_start(weights: Float[Array, "unit_size width"], width: int) -> Fl
 
 def _start(weights: Array, after: int) -> tuple[Array, Array]:
     """The compressed units, and all eigenvalues of M_0 - mu_0 mu_0^T / d, largest first."""
+    from scipy.linalg import helmert  # most jobs compress nothing, and SciPy takes a tenth of a second
+
     before = weights.shape[1]
     order, ratio = Order.of(weights), after / before
     values, axes = np.linalg.eigh(order.second - np.outer(order.mean, order.mean) / before)
@@ -117,6 +118,8 @@ def _start(weights: Array, after: int) -> tuple[Array, Array]:
 
 def span_of(form: DenseForm | StructureForm) -> Float[np.ndarray, "unit_size span"]:
     """V: an orthonormal basis of the span of g(x) and the columns of A(x) and B(x) over all samples and outputs."""
+    from scipy.linalg import block_diag
+
     if isinstance(form, DenseForm):
         size = form.g.shape[-1]
         return _orthonormal(np.concatenate([np.reshape(part, (-1, size)) for part in (form.g, form.A, form.B)]).T)
