@@ -15,7 +15,6 @@ import pandas as pd
 from dask.base import compute, is_dask_collection
 from dask.delayed import delayed
 from jaxtyping import Bool, Float
-from scipy.stats import t as student
 from threadpoolctl import threadpool_limits
 
 from nqf_pipeline.analysis.curves.bins import ManyBinned, binned_many
@@ -27,6 +26,7 @@ from nqf_pipeline.analysis.curves.scan import scan_many
 from nqf_pipeline.analysis.curves.steps import steps_many
 from nqf_pipeline.analysis.powerlaw import PowerLaws, fit_many, influence
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.theory.student import student
 
 ROWS = 2048
 """Curves in a block."""
@@ -141,7 +141,7 @@ def _half_widths(time: Times, log_loss: Losses, curves: ManyBinned, fits: PowerL
     variance = (residual**2).sum(1) / np.maximum(records - 3 / fewer, records / 3)
     error = np.sqrt(variance * _response(weight, lag))
     free = np.maximum(np.minimum(inside.sum(1), records * fewer) - 3, 2)
-    return np.asarray(student.ppf(0.5 + confidence / 2, free) * error)
+    return np.asarray(student(confidence, free) * error)
 
 
 def _response(weight: Losses, lag: Numbers) -> Numbers:

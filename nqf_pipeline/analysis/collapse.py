@@ -24,14 +24,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.stats import linregress
-from scipy.stats import t as student
 
 from nqf_pipeline.analysis.ignition import flow_time, measure
 from nqf_pipeline.analysis.sources import TRAINED, trained
 from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import SCALARS, Status
 from nqf_pipeline.store.select import Curves
+from nqf_pipeline.theory.student import student
 from nqf_pipeline.theory.sudden import RISE, Verdict, verdict
 
 FEWEST = 4
@@ -191,8 +190,10 @@ Triple = tuple[float, float, float]
 
 def _line(x: Values, y: Values, confidence: float) -> tuple[Triple, Triple]:
     """(slope, low, high) and (intercept, low, high) of a straight line."""
+    from scipy.stats import linregress  # takes long to import, and most studies never need it
+
     found = linregress(x, y)
-    factor = float(student.ppf(0.5 + confidence / 2, len(x) - 2))
+    factor = float(student(confidence, len(x) - 2))
     slope, slack = float(found.slope), factor * float(found.stderr)
     start, play = float(found.intercept), factor * float(found.intercept_stderr)
     return (slope, slope - slack, slope + slack), (start, start - play, start + play)

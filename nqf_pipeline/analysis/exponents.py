@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from jaxtyping import Float, Int
-from scipy.stats import t as student
 
 from nqf_pipeline.analysis.evidence import NOTHING, evidence
 from nqf_pipeline.analysis.ignition import flow_time, measure
@@ -33,6 +32,7 @@ from nqf_pipeline.analysis.sources import sources_of
 from nqf_pipeline.analysis.windows import FALL, MODES, Unresolved, Window, window
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.study.config import AnalysisSettings, WindowRule
+from nqf_pipeline.theory.student import student
 
 UNSTABLE = 0.5
 """Exponents of the two halves of a window may differ by this share of their mean."""
@@ -107,7 +107,7 @@ def interval(curves: Curves, where: Window, exponent: float, settings: AnalysisS
     except Unresolved as finding:
         raise Unresolved(f"hangs on a single seed: without it {finding}") from None
     error = np.sqrt((seeds - 1) / seeds * np.sum((left_out - left_out.mean()) ** 2))
-    half = float(student.ppf(0.5 + settings.confidence / 2, seeds - 1) * error)
+    half = float(student(settings.confidence, seeds - 1) * error)
     return (exponent - half, exponent + half, "jackknife_t") if 2 * half > high - low else (low, high, method)
 
 

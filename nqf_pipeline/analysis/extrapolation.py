@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.stats import t as student
 
 from nqf_pipeline.analysis.powerlaw import straight_many
 from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.select import Curves
 from nqf_pipeline.store.tables import TABLES, write_table
+from nqf_pipeline.theory.student import student
 
 FEWEST = 3
 """Epsilon values that a straight line with an interval needs."""
@@ -156,12 +156,12 @@ def _limit(approach: Approach, estimate: Estimator, error: Callable[[Approach], 
     halves = [0.0]
     size, freedom = error(approach)
     if freedom > 0:
-        halves.append(size * float(student.ppf(0.5 + confidence / 2, freedom)))
+        halves.append(size * float(student(confidence, freedom)))
     seeds = len(approach.without)
     if seeds > 1:
         left = np.array([estimate(approach, slopes) for slopes in approach.without])
         spread = np.sqrt((seeds - 1) / seeds * np.sum((left - left.mean()) ** 2))
-        halves.append(float(student.ppf(0.5 + confidence / 2, seeds - 1)) * spread)
+        halves.append(float(student(confidence, seeds - 1)) * spread)
     return value, value - max(halves), value + max(halves)
 
 

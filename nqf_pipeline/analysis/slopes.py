@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+
+from nqf_pipeline.theory.student import student
 
 CONFIDENCE = 0.95
 
@@ -27,5 +28,5 @@ def common_slope(x: pd.Series, y: pd.Series, group: pd.Series) -> Slope:
     if free < 1 or not spread > 0:
         return Slope(*(float("nan"),) * 3)
     slope = float((x * y).sum()) / spread
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, free) * np.sqrt(((y - slope * x) ** 2).sum() / free / spread))
+    half = float(student(CONFIDENCE, free) * np.sqrt(((y - slope * x) ** 2).sum() / free / spread))
     return Slope(slope, slope - half, slope + half)

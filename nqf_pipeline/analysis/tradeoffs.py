@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from scipy.special import zeta
-from scipy.stats import t as student
 
 from nqf_pipeline.analysis.ignition import flow_time, measure
 from nqf_pipeline.analysis.sources import with_networks
@@ -30,6 +29,7 @@ from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.select import Curves
 from nqf_pipeline.store.tables import write_table
 from nqf_pipeline.theory.compute import Tradeoff, tradeoff
+from nqf_pipeline.theory.student import student
 
 SIZES = 4
 """Fewest sizes of a sweep."""
@@ -217,7 +217,7 @@ def _interval(left: list[float], halves: list[float], value: float, confidence: 
     half = 0.0
     if left:
         spread = np.sqrt((len(left) - 1) / len(left) * np.sum((np.array(left) - np.mean(left)) ** 2))
-        half = float(student.ppf(0.5 + confidence / 2, len(left) - 1) * spread)
+        half = float(student(confidence, len(left) - 1) * spread)
     return min(value - half, *halves), max(value + half, *halves), ""
 
 

@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from nqf_pipeline.report.style import INK, LINES, SOURCES, WIDTH
+from nqf_pipeline.report.names import INK
+from nqf_pipeline.report.style import LINES, SOURCES, WIDTH
 from nqf_pipeline.report.wording import number, power
 from nqf_pipeline.store.atomic import write_bytes
 
@@ -75,10 +76,10 @@ def save(drawing: Drawing, folder: Path, name: str, formats: Sequence[str], dpi:
     """Write `name` in each format; the same data give the same bytes."""
     paths = []
     bound(drawing.figure)
+    _lay_out(drawing.figure)
     for suffix in formats:
         path, stream = folder / f"{name}.{suffix}", BytesIO()
         drawing.figure.savefig(stream, format=suffix, dpi=dpi, metadata=_METADATA.get(suffix))
-        drawing.figure.set_layout_engine("none")  # laid out once; every format keeps it
         if suffix == "svg" and stream.tell() > LARGEST_SVG:  # crowded pixels compress badly: fewer of them
             coarser = dpi * math.sqrt(0.7 * LARGEST_SVG / stream.tell())
             stream = BytesIO()
@@ -86,6 +87,14 @@ def save(drawing: Drawing, folder: Path, name: str, formats: Sequence[str], dpi:
         write_bytes(path, stream.getvalue())
         paths.append(path)
     return paths
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place everything once, for every format: left to itself, the library does it twice a format, at the cost of drawing it."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
 
 
 def panels(rows: int, columns: int, height: float, title: str, **options: Any) -> tuple[Figure, np.ndarray]:

@@ -9,7 +9,8 @@ from matplotlib.lines import Line2D
 from nqf_pipeline.analysis.collapse import Transition, rescaled, rows_of, transitions
 from nqf_pipeline.report.canvas import Drawing, Omitted, panels, source_legend
 from nqf_pipeline.report.data import Findings
-from nqf_pipeline.report.style import INK, MUTED, colour_of, readable, shades
+from nqf_pipeline.report.names import INK, MUTED, readable
+from nqf_pipeline.report.style import colour_of, shades
 from nqf_pipeline.report.wording import power
 from nqf_pipeline.study.config import ReportSettings
 

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from nqf_pipeline.analysis.curves import Description
 from nqf_pipeline.report.canvas import Drawing, drop_unused, grid_of, log_axes, panels
-from nqf_pipeline.report.style import INK, MUTED
+from nqf_pipeline.report.names import INK, MUTED
 from nqf_pipeline.report.wording import number, plural
 
 PANELS = 8

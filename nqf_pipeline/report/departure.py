@@ -10,9 +10,9 @@ from matplotlib.colors import LogNorm
 
 from nqf_pipeline.analysis.departure import THRESHOLD
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, panels
+from nqf_pipeline.report.chosen import every_network
 from nqf_pipeline.report.data import Findings, ordered, where
-from nqf_pipeline.report.learning import every_network
-from nqf_pipeline.report.style import PAPER, readable
+from nqf_pipeline.report.names import PAPER, readable
 from nqf_pipeline.report.wording import listed, number, short
 from nqf_pipeline.study.config import ReportSettings
 

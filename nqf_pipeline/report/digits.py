@@ -11,9 +11,11 @@ from matplotlib.axes import Axes
 from nqf_pipeline.analysis.parting import THRESHOLD, Parting, parting
 from nqf_pipeline.forms.losses import CONVENTIONS
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels, source_legend
+from nqf_pipeline.report.chosen import highlighted, shown_sigma
 from nqf_pipeline.report.data import Curves, Findings, ordered, typical, where
-from nqf_pipeline.report.learning import corner, draw, floor, focus, highlighted, losses, shown_sigma
-from nqf_pipeline.report.style import INK, MUTED, colour_of, readable
+from nqf_pipeline.report.learning import corner, draw, floor, focus, losses
+from nqf_pipeline.report.names import INK, MUTED, readable
+from nqf_pipeline.report.style import colour_of
 from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.study.config import ReportSettings
 

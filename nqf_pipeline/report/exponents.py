@@ -14,7 +14,8 @@ from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, p
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import ensembles, grid_points
 from nqf_pipeline.report.kinds import whose
-from nqf_pipeline.report.style import INK, LINES, MARKERS, MUTED, colour_of
+from nqf_pipeline.report.names import INK, MUTED
+from nqf_pipeline.report.style import LINES, MARKERS, colour_of
 from nqf_pipeline.report.wording import number, percent, plural, power
 from nqf_pipeline.study.config import ReportSettings
 

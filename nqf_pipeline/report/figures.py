@@ -65,26 +65,6 @@ LAWS: dict[str, Draw] = {
 """Figures of one question each: drawn where a study names them, not part of `all`."""
 FIGURES = PAPER | LAWS | GENERAL
 """By name, in the order of the page."""
-HEADINGS = {name: name.replace("figure", "Figure ") + " of the paper" for name in PAPER} | {
-    "extrapolation": "The limit",
-    "tradeoffs": "Spending compute",
-    "collapse": "Sudden learning as a transition",
-    "learning": "Learning curves",
-    "modes": "Modes",
-    "ignition": "Ignition times",
-    "departure": "Where the twin fails",
-    "validity": "Where the twin tells the time",
-    "kernel": "Lazy or feature learning",
-    "exponents": "Scaling exponents",
-    "window_scan": "Windows and exponents",
-    "power_laws": "Power-law losses",
-    "fourier": "Fourier target",
-    "digits": "Handwritten digits",
-    "spectra": "Spectra",
-    "regimes": "Solvable regimes",
-    "layers": "Several layers",
-    "run": "What ran",
-}
 
 
 class FigureError(InputError):

@@ -4,49 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
+from nqf_pipeline.report.chosen import EXACT, finest_predictions, inexact, matched_alone, matched_networks
 from nqf_pipeline.report.data import Findings, ordered
-from nqf_pipeline.report.kinds import lone
-from nqf_pipeline.report.style import INK, TIER_NAMES, colour_of, readable
+from nqf_pipeline.report.names import INK, TIER_NAMES, readable
+from nqf_pipeline.report.style import colour_of
 from nqf_pipeline.report.wording import SMALLEST, listed, number, percent, spread
-from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.study.config import ReportSettings
 
 TIER_ORDER = ("twin", "discrete", "event", "asymptote", "flow")
 PANELS = 3
 """Tiers shown: the first of `TIER_ORDER` that a study has; the tables hold all."""
-EXACT = frozenset(kind for kind, cls in ARCHITECTURES.items() if cls.exactly_quadratic)
-"""Networks that are their own twin: comparing the two says nothing."""
 _MARKERS = {"gd": "o", "sgd": "v", "momentum": "s", "adam": "^"}
-_SHOWN = frozenset({"architecture", "optimizer", "sigma", "cell", "source", "mode", "tier", "t_measured", "t_predicted", "relative_error"})
 _RASTER = 1500
 """Points of a panel from which on they are drawn as pixels."""
-
-
-def matched_networks(study: Findings) -> pd.DataFrame:
-    """One row per network, mode and tier whose ignition was both seen and predicted."""
-    table = study.plateaus
-    if table.empty:
-        return table
-    table = table[(table["source"] == "network") & (table["status"] == "matched")]
-    return table[np.isfinite(table["relative_error"]) & ~((table["tier"] == "twin") & table["architecture"].isin(EXACT))]
-
-
-def matched_alone(study: Findings) -> pd.DataFrame:
-    """The same of twins that were trained without a network."""
-    table = study.plateaus
-    if table.empty:
-        return table
-    wanted = lone(table) & (table["source"] == "twin") & (table["status"] == "matched") & np.isfinite(table["relative_error"])
-    return table.loc[wanted, [name for name in table if name in _SHOWN]]
 
 
 def _parts(networks: pd.DataFrame, alone: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -57,14 +34,6 @@ def _parts(networks: pd.DataFrame, alone: pd.DataFrame) -> dict[str, pd.DataFram
     also = {"twins alone: finest prediction": finest_predictions(alone)} if len(alone) else {}
     tiers = [tier for tier in TIER_ORDER if tier in set(networks["tier"])][: PANELS - len(also)]
     return {TIER_NAMES[tier]: networks[networks["tier"] == tier] for tier in tiers} | also
-
-
-def finest_predictions(table: pd.DataFrame) -> pd.DataFrame:
-    """Per network and mode, the row of the finest tier that predicts without training."""
-    ranks = {tier: i for i, tier in enumerate(TIERS)}
-    found = pd.DataFrame({name: table[name].to_numpy() for name in ("cell", "mode")} | {"rank": table["tier"].map(ranks).to_numpy()})
-    found = found[found["rank"].notna()].sort_values("rank", kind="stable").drop_duplicates(["cell", "mode"], keep="last")
-    return table.iloc[found.index]
 
 
 def ignition(study: Findings, look: ReportSettings) -> Drawing | Omitted:
@@ -144,12 +113,6 @@ def _count(part: pd.DataFrame) -> str:
     """Number and size of the errors, of networks that differ from their twins where there are any."""
     part = inexact(part)
     return f"n {len(part):,}, {spread(part['relative_error'])}"
-
-
-def inexact(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of networks that are more than a quadratic form; all rows where there are no such networks."""
-    chosen = table[~table["architecture"].isin(EXACT) | (table["source"] == "twin")]
-    return chosen if len(chosen) else table
 
 
 def _caption(parts: dict[str, pd.DataFrame]) -> str:

@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from nqf_pipeline.analysis.kernel import FEATURES, LAZY, regime, width_exponent
 from nqf_pipeline.analysis.slopes import Slope
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
+from nqf_pipeline.report.chosen import networks
 from nqf_pipeline.report.data import Findings, ordered, typical
-from nqf_pipeline.report.learning import networks
-from nqf_pipeline.report.style import INK, MUTED, colour_of, readable
+from nqf_pipeline.report.names import INK, MUTED, readable
+from nqf_pipeline.report.style import colour_of
 from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.study.config import ReportSettings
 

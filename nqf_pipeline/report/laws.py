@@ -12,7 +12,8 @@ from nqf_pipeline.report.data import Curves, Findings, ordered, typical, where
 from nqf_pipeline.report.fits import AXES, ensembles, fit_of, fits, grid_points, resolved, why_not
 from nqf_pipeline.report.kinds import ALONE, counted, kinds, lone, whose
 from nqf_pipeline.report.learning import LOSS, draw, focus
-from nqf_pipeline.report.style import INK, MUTED, colour_of, shades
+from nqf_pipeline.report.names import INK, MUTED
+from nqf_pipeline.report.style import colour_of, shades
 from nqf_pipeline.report.wording import listed, number
 from nqf_pipeline.study.config import ReportSettings
 

@@ -13,7 +13,8 @@ from matplotlib.lines import Line2D
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, loss_label, panels
 from nqf_pipeline.report.data import Curves, Findings, ordered, where
 from nqf_pipeline.report.learning import LOSS
-from nqf_pipeline.report.style import INK, MUTED, colour_of, readable
+from nqf_pipeline.report.names import INK, MUTED, readable
+from nqf_pipeline.report.style import colour_of
 from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.study.config import ReportSettings
 

@@ -9,8 +9,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, loss_label, panels, source_legend
-from nqf_pipeline.report.data import Curves, Findings, ordered, sort, typical, where
-from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable
+from nqf_pipeline.report.chosen import highlighted, networks, shown_sigma
+from nqf_pipeline.report.data import Curves, Findings, ordered, where
+from nqf_pipeline.report.names import INK, TIER_NAMES, readable
+from nqf_pipeline.report.style import LINES, colour_of
 from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.study.config import ReportSettings
 
@@ -59,43 +61,6 @@ def _words(curves: Sequence[Curves], sigma: float, seed: int) -> tuple[str, str]
         f"{start} The largest distance of a network's outputs from its twin's in training, as a share of the target, has median {median}; "
         f"the worst is {percent(size)} ({readable(worst['architecture'])}, {readable(worst['optimizer'])})."
     )
-
-
-def networks(study: Findings) -> pd.DataFrame:
-    """Finished networks of the largest experiment on a teacher task, at the typical setting of everything but optimizer, sigma and seed.
-
-    One experiment is one grid: several at once would leave most panels empty.
-    """
-    rows = study.select()
-    rows = rows[rows["task"].str.startswith("teacher")]
-    if not rows.empty:
-        rows = rows[rows["experiment"] == rows["experiment"].value_counts(sort=False).idxmax()]
-    return _typical(rows)
-
-
-def every_network(study: Findings) -> pd.DataFrame:
-    """The same, with the largest experiment of each architecture that it lacks: for figures that give each its own panel or row."""
-    first, rows = networks(study), study.select()
-    rows = rows[rows["task"].str.startswith("teacher") & ~rows["architecture"].isin(first["architecture"])]
-    parts = [part[part["experiment"] == part["experiment"].value_counts(sort=False).idxmax()] for _, part in rows.groupby("architecture")]
-    return sort(pd.concat([first, _typical(pd.concat(parts))])) if parts else first
-
-
-def _typical(rows: pd.DataFrame) -> pd.DataFrame:
-    return typical(rows, ["architecture"], {"optimizer", "sigma", "seed", "momentum", "batch_size"})
-
-
-def shown_sigma(rows: pd.DataFrame, look: ReportSettings) -> float:
-    """The sigma of the settings where the study has it, else the smallest."""
-    values = np.sort(rows["sigma"].unique())
-    wanted = look.sigma
-    return float(values[0] if wanted is None else values[np.argmin(np.abs(np.log(values / wanted)))])
-
-
-def highlighted(rows: pd.DataFrame, look: ReportSettings) -> int:
-    """The seed of the settings where the study has it, else the first."""
-    seeds = sorted(rows["seed"].unique())
-    return int(look.seed) if look.seed is not None and look.seed in seeds else int(seeds[0])
 
 
 def _panel(axis: Axes, curves: Sequence[Curves], look: ReportSettings) -> None:

@@ -8,10 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, panels, source_legend
+from nqf_pipeline.report.chosen import every_network, finest_predictions, highlighted, shown_sigma
 from nqf_pipeline.report.data import Curves, Findings, ordered, where
-from nqf_pipeline.report.ignition import finest_predictions
-from nqf_pipeline.report.learning import draw, every_network, highlighted, shown_sigma
-from nqf_pipeline.report.style import INK, LINES, TIER_NAMES, colour_of, readable, shades
+from nqf_pipeline.report.learning import draw
+from nqf_pipeline.report.names import INK, TIER_NAMES, readable
+from nqf_pipeline.report.style import LINES, colour_of, shades
 from nqf_pipeline.report.wording import listed, number, percent, plural
 from nqf_pipeline.study.config import ReportSettings
 

@@ -19,8 +19,7 @@ from nqf_pipeline.errors import InputError
 from nqf_pipeline.forms.losses import convention
 from nqf_pipeline.report.claims import finding_rows, summary
 from nqf_pipeline.report.data import Findings
-from nqf_pipeline.report.figures import FIGURES, HEADINGS
-from nqf_pipeline.report.style import GRID, INK, MUTED, PAPER
+from nqf_pipeline.report.names import GRID, HEADINGS, INK, MUTED, PAPER
 from nqf_pipeline.report.tables import tables
 from nqf_pipeline.report.verdict import verdict
 from nqf_pipeline.store.atomic import write_bytes
@@ -99,7 +98,7 @@ def _plates(layout: Layout) -> list[Plate]:
     if not layout.figure_list.is_file():
         raise PageError(f"{layout.figure_list}: absent. The page is made from saved figures: start the workflow of {layout.root} again.")
     listing = json.loads(layout.figure_list.read_text(encoding="utf-8"))
-    return [_plate(layout.figures, name, listing[name]) for name in FIGURES if name in listing]
+    return [_plate(layout.figures, name, listing[name]) for name in HEADINGS if name in listing]
 
 
 def _plate(folder: Path, name: str, entry: dict[str, str]) -> Plate:

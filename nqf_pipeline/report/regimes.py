@@ -12,7 +12,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
 from nqf_pipeline.report.data import Findings
-from nqf_pipeline.report.style import INK, MUTED, TIER_NAMES, shades
+from nqf_pipeline.report.names import INK, MUTED, TIER_NAMES
+from nqf_pipeline.report.style import shades
 from nqf_pipeline.report.wording import number
 from nqf_pipeline.store.schema import TIERS
 from nqf_pipeline.study.config import ReportSettings

@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, panels
+from nqf_pipeline.report.chosen import group_names
 from nqf_pipeline.report.data import Findings, ordered
 from nqf_pipeline.report.kinds import KINDS, counted, states
-from nqf_pipeline.report.style import INK, MUTED, readable
+from nqf_pipeline.report.names import INK, MUTED
 from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.study.config import ReportSettings
@@ -50,11 +51,6 @@ def run(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         _stacked(axes[0, 1], stages, groups, dict(zip(stages.columns, sns.color_palette("crest_r", stages.shape[1]).as_hex(), strict=True)))
         axes[0, 1].set_xlabel("seconds, summed over jobs")
     return Drawing(figure, title, _caption(cells, seconds))
-
-
-def group_names(frame: pd.DataFrame) -> pd.Series:
-    """'MLP, teacher': what a reader calls a family of buckets."""
-    return frame["architecture"].map(readable) + ", " + frame["task"].map(readable)
 
 
 def _seconds(study: Findings, cells: pd.DataFrame) -> pd.DataFrame:

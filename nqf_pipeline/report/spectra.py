@@ -9,7 +9,8 @@ from matplotlib.lines import Line2D
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, panels, source_legend
 from nqf_pipeline.report.data import Findings
-from nqf_pipeline.report.style import INK, MUTED, colour_of, readable
+from nqf_pipeline.report.names import INK, MUTED, readable
+from nqf_pipeline.report.style import colour_of
 from nqf_pipeline.report.wording import listed, plural
 from nqf_pipeline.study.config import ReportSettings
 

@@ -17,8 +17,7 @@ import seaborn as sns
 from matplotlib.colors import to_hex, to_rgb
 
 from nqf_pipeline.models import ARCHITECTURES
-
-INK, MUTED, GRID, PAPER = "#1f2329", "#6b7280", "#e3e6ea", "#fffffe"
+from nqf_pipeline.report.names import GRID, INK, MUTED, PAPER
 
 WIDTH = 8.0
 """Inches of a figure: 768 CSS pixels, the column of the page, so that a 9-point label is read at 9 points."""
@@ -34,49 +33,6 @@ SOURCES = {"network": "network", "twin": "twin (quadratic form, trained)", "theo
 # Positions in seaborn's ten-colour palettes, most distinct first: the light pink of `colorblind` would vanish on paper.
 _ORDER = (0, 1, 2, 4, 9, 7, 5, 3)
 _SHADES = (0.55, 0.75, 1.0)
-_NAMES = {
-    "mlp": "MLP",
-    "cnn": "CNN",
-    "query_key": "query-key attention",
-    "multi_head": "multi-head attention",
-    "mixture_of_experts": "mixture of experts",
-    "phase_retrieval": "phase retrieval",
-    "diagonal": "diagonal network",
-    "fourier_mlp": "Fourier MLP",
-    "single_head": "single-head logits",
-    "diagonal_product": "two-factor diagonal network",
-    "psd_sensing": "PSD matrix sensing",
-    "word_context": "word-context embedding",
-    "tied_attention": "tied query-key attention",
-    "bilinear_sequence": "bilinear sequence regression",
-    "augmentation": "self-supervised augmentation",
-    "custom": "own module",
-    "deep_mlp": "deep MLP",
-    "deep_attention": "deep attention",
-    "gd": "gradient descent",
-    "sgd": "minibatch SGD",
-    "momentum": "momentum",
-    "adam": "Adam",
-    "feature_power_law": "power-law features",
-    "sensing_ensemble": "sensing ensemble",
-    "sample_power_law": "power-law samples",
-    "teacher": "teacher",
-    "teacher_network": "teacher network",
-    "digits": "digits",
-    "fourier": "Fourier target",
-}
-TIER_NAMES = {
-    "asymptote": "asymptote (epsilon to 0)",
-    "event": "event clock",
-    "flow": "gradient flow, closed form",
-    "discrete": "discrete recursion",
-    "twin": "trained twin",
-}
-
-
-def readable(name: str) -> str:
-    """The name a reader sees for a kind of architecture, optimizer or task."""
-    return _NAMES.get(name, name.replace("_", " "))
 
 
 @cache

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nqf_pipeline.analysis.calibration.page import results
+from nqf_pipeline.analysis.calibration.stored import results
 from nqf_pipeline.analysis.sources import leading
+from nqf_pipeline.report.chosen import EXACT, finest_predictions, group_names
 from nqf_pipeline.report.data import Findings, ordered, sort
-from nqf_pipeline.report.ignition import EXACT, finest_predictions
 from nqf_pipeline.report.kinds import ALONE, lone, states
-from nqf_pipeline.report.run import group_names
-from nqf_pipeline.report.style import readable
+from nqf_pipeline.report.names import readable
 from nqf_pipeline.report.wording import number, percent
 from nqf_pipeline.store.schema import TIERS
 

@@ -10,7 +10,8 @@ from nqf_pipeline.analysis.tradeoffs import EXPONENTS, Sweep, sweep_rows, sweeps
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, log_axes, panels, source_legend
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import SYMBOLS
-from nqf_pipeline.report.style import INK, MUTED, colour_of, shades
+from nqf_pipeline.report.names import INK, MUTED
+from nqf_pipeline.report.style import colour_of, shades
 from nqf_pipeline.report.wording import number, percent
 from nqf_pipeline.study.config import ReportSettings
 

@@ -12,9 +12,10 @@ from matplotlib.colors import LogNorm
 
 from nqf_pipeline.analysis.validity import Trend, median_map, middle, plane, swept, timing_errors, trend, valley
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
+from nqf_pipeline.report.chosen import EXACT
 from nqf_pipeline.report.data import Findings, ordered, where
-from nqf_pipeline.report.ignition import EXACT
-from nqf_pipeline.report.style import INK, PAPER, colour_of, readable, shades
+from nqf_pipeline.report.names import INK, PAPER, readable
+from nqf_pipeline.report.style import colour_of, shades
 from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.study.config import ReportSettings
 

@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 
 from nqf_pipeline.analysis.sources import leading
+from nqf_pipeline.report.chosen import finest_predictions, matched_networks, networks
 from nqf_pipeline.report.data import Findings, ordered
 from nqf_pipeline.report.fits import ensembles
-from nqf_pipeline.report.ignition import finest_predictions, matched_networks
 from nqf_pipeline.report.kinds import counted, whose
-from nqf_pipeline.report.learning import networks
-from nqf_pipeline.report.style import TIER_NAMES, readable
+from nqf_pipeline.report.names import TIER_NAMES, readable
 from nqf_pipeline.report.wording import listed, number, percent, plural, spread
 from nqf_pipeline.store.schema import TIERS
 

@@ -12,7 +12,7 @@ from nqf_pipeline.report.canvas import Drawing, Omitted, panels
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import SYMBOLS, fits
 from nqf_pipeline.report.kinds import ALONE, lone
-from nqf_pipeline.report.style import PAPER, readable
+from nqf_pipeline.report.names import PAPER, readable
 from nqf_pipeline.report.wording import number
 from nqf_pipeline.study.config import ReportSettings
 

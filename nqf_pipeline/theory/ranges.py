@@ -24,7 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import t as student
+
+from nqf_pipeline.theory.student import student
 
 Values = Float[np.ndarray, "modes"]
 DECADES = 1.0
@@ -148,7 +149,7 @@ def _block_error(x: Values, y: Values, weight: Values, confidence: float) -> flo
     slopes = np.array([_line(x[k], y[k], weight[k])[0] for k in kept])
     count = len(slopes)
     error = np.sqrt((count - 1) / count * np.sum((slopes - slopes.mean()) ** 2))
-    return float(student.ppf(0.5 + confidence / 2, count - 1) * error)
+    return float(student(confidence, count - 1) * error)
 
 
 def _plain_error(x: Values, rest: Values, weight: Values, confidence: float) -> float:
@@ -158,4 +159,4 @@ def _plain_error(x: Values, rest: Values, weight: Values, confidence: float) -> 
     effective = weight.sum() ** 2 / np.sum(weight**2)
     variance = np.average(rest**2, weights=weight) * effective / max(effective - 2, 1)
     error = np.sqrt(variance * np.sum((weight * dx) ** 2)) / np.sum(weight * dx**2)
-    return float(student.ppf(0.5 + confidence / 2, max(effective - 2, 1)) * error)
+    return float(student(confidence, max(effective - 2, 1)) * error)

@@ -8,7 +8,8 @@ import pytest
 
 from nqf_pipeline.analysis.calibration import truth
 from nqf_pipeline.analysis.calibration.measure import calibrate
-from nqf_pipeline.analysis.calibration.page import COLUMNS, page, parts, results
+from nqf_pipeline.analysis.calibration.page import page, parts
+from nqf_pipeline.analysis.calibration.stored import COLUMNS, results
 
 CURVES = 500
 USUAL = ("white", "correlated", "heavy tails")

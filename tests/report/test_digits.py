@@ -9,7 +9,8 @@ from nqf_pipeline.analysis.parting import parting
 from nqf_pipeline.report.canvas import Drawing, Omitted
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.digits import digits
-from nqf_pipeline.report.style import MUTED, theme
+from nqf_pipeline.report.names import MUTED
+from nqf_pipeline.report.style import theme
 from nqf_pipeline.store.open import open_study
 from nqf_pipeline.study.config import ReportSettings
 

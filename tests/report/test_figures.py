@@ -11,11 +11,12 @@ import pytest
 
 from nqf_pipeline.report import figures
 from nqf_pipeline.report.canvas import Drawing, Omitted
+from nqf_pipeline.report.chosen import finest_predictions, matched_networks
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import fit_of
-from nqf_pipeline.report.ignition import finest_predictions, matched_networks
+from nqf_pipeline.report.names import HEADINGS, INK, MUTED
 from nqf_pipeline.report.run import _caption
-from nqf_pipeline.report.style import INK, MUTED, theme
+from nqf_pipeline.report.style import theme
 from nqf_pipeline.store.open import open_study
 from nqf_pipeline.study.config import ReportSettings
 
@@ -40,7 +41,7 @@ def study(finished):
 def test_every_figure_is_drawn_in_every_format(drawn):
     assert [path.name for path in drawn] == [f"{name}.{suffix}" for name in figures.GENERAL for suffix in ("svg", "png")]
     assert all(path.stat().st_size > 5000 for path in drawn)
-    assert set(figures.HEADINGS) == set(figures.FIGURES)
+    assert list(HEADINGS) == list(figures.FIGURES)
 
 
 def test_redrawing_gives_the_same_bytes(finished, drawn):

@@ -9,7 +9,7 @@ import pytest
 
 from nqf_pipeline.report import figures, page, tables
 from nqf_pipeline.report.data import Findings
-from nqf_pipeline.report.style import GRID, INK, PAPER
+from nqf_pipeline.report.names import GRID, INK, PAPER
 from nqf_pipeline.report.verdict import verdict
 from nqf_pipeline.store.open import open_study
 from nqf_pipeline.study.config import ReportSettings

@@ -12,8 +12,8 @@ from matplotlib.colors import to_rgb
 from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.report import tables
 from nqf_pipeline.report.canvas import grid_of
+from nqf_pipeline.report.chosen import finest_predictions
 from nqf_pipeline.report.data import ordered, typical, where
-from nqf_pipeline.report.ignition import finest_predictions
 from nqf_pipeline.report.style import architecture_colours, shades
 from nqf_pipeline.report.wording import listed, number, percent, power, short
 

@@ -7,37 +7,15 @@ from pathlib import Path
 import pandas as pd
 
 from nqf_pipeline.analysis.calibration import measure, truth
+from nqf_pipeline.analysis.calibration.stored import COLUMNS, RESULTS
 from nqf_pipeline.store.atomic import write_bytes
 
-RESULTS = Path(__file__).with_name("results.csv")
-COLUMNS = {
-    "curve": "curve",
-    "recorded": "recorded",
-    "noise": "noise",
-    "interval": "interval",
-    "curves": "curves",
-    "resolved": "with exponent",
-    "bias": "bias",
-    "coverage": "coverage",
-    "half_width": "half width",
-    "false_plateaus": "false plateaus",
-    "missed_drops": "missed drops",
-    "extra_drops": "extra drops a curve",
-    "time_error": "time error",
-    "time_error_95": "95 % below",
-    "time_coverage": "coverage of time",
-}
 _SECTIONS = (
     ("Exponents and false plateaus on power laws", ("curve", "recorded", "noise", "interval", "curves", "resolved", "bias", "coverage")),
     ("What is no power law", ("curve", "noise", "curves", "resolved")),
     ("Drops of staircases", ("recorded", "noise", "curves", "resolved", "missed_drops", "extra_drops", "time_error", "time_error_95")),
 )
 _MORE: tuple[tuple[str, ...], ...] = (("half_width", "false_plateaus"), ("false_plateaus",), ("time_coverage",))
-
-
-def results() -> pd.DataFrame:
-    """The last calibration; empty where there is none."""
-    return pd.read_csv(RESULTS) if RESULTS.is_file() else pd.DataFrame(columns=list(COLUMNS))
 
 
 def parts(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

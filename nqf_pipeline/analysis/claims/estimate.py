@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from nqf_pipeline.analysis.windows import Unresolved
+from nqf_pipeline.theory.student import student
 
 CONFIDENCE = 0.95
 
@@ -30,7 +30,7 @@ def exactly(value: float) -> Estimate:
 def mean_of(values: Iterable[float]) -> Estimate:
     """Mean of independent draws with Student's 95 % interval; needs two. Raises Unresolved for fewer."""
     data = _several(values)
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(data) - 1) * data.std(ddof=1) / np.sqrt(len(data)))
+    half = float(student(CONFIDENCE, len(data) - 1) * data.std(ddof=1) / np.sqrt(len(data)))
     return Estimate(float(data.mean()), float(data.mean()) - half, float(data.mean()) + half)
 
 
@@ -39,6 +39,8 @@ def median_of(values: Iterable[float]) -> Estimate:
 
     Infinite values take part.
     """
+    from scipy import stats  # takes long to import, and most studies never need it
+
     data = np.sort(_several(values, infinite=True))
     ranks = np.arange(len(data) // 2 + 1)
     cut = max(int(ranks[stats.binom.cdf(ranks - 1, len(data), 0.5) <= (1 - CONFIDENCE) / 2].max()) - 1, 0)
@@ -55,6 +57,8 @@ def span_of(values: Iterable[float]) -> Estimate:
 
 def share_of(hits: Iterable[bool]) -> Estimate:
     """Share of independent cases, with the exact (Clopper-Pearson) 95 % interval."""
+    from scipy import stats  # takes long to import, and most studies never need it
+
     data = np.asarray([*hits], bool)
     if not len(data):
         raise Unresolved("there are no cases")

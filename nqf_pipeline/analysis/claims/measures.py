@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from nqf_pipeline.analysis.claims.claim import Finding
 from nqf_pipeline.analysis.claims.estimate import CONFIDENCE, Estimate, median_of
 from nqf_pipeline.analysis.claims.evidence import Evidence
 from nqf_pipeline.analysis.windows import Unresolved
+from nqf_pipeline.theory.student import student
 
 Measure = Callable[[Evidence], Finding]
 
@@ -46,8 +46,10 @@ def slope_of(x: Sequence[float] | pd.Series, y: Sequence[float] | pd.Series) -> 
     """Least-squares slope with Student's 95 % interval. Raises Unresolved for fewer than three points or a single x."""
     if len(x) < 3 or len(set(np.asarray(x))) < 2:
         raise Unresolved(f"a slope needs three points at two places, and there are {len(x)}")
+    from scipy import stats  # takes long to import, and most studies never need it
+
     fit = stats.linregress(np.asarray(x, float), np.asarray(y, float))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(x) - 2) * fit.stderr)
+    half = float(student(CONFIDENCE, len(x) - 2) * fit.stderr)
     return Estimate(float(fit.slope), float(fit.slope) - half, float(fit.slope) + half)
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import t as student
 
 from nqf_pipeline.analysis.curves.bins import Binned
 from nqf_pipeline.analysis.curves.profile import EXPONENTS
 from nqf_pipeline.analysis.curves.scan import Found, scan, scan_many
 from nqf_pipeline.analysis.powerlaw import PowerLaw, PowerLaws, fit, fit_many
 from nqf_pipeline.analysis.windows import Unresolved, Window
+from nqf_pipeline.theory.student import student
 
 RESAMPLED = 60
 """Resampled curves."""
@@ -99,7 +99,7 @@ def _interval(curve: Binned, found: Found, fitted: PowerLaw, confidence: float) 
     if len(exponents) < STABLE * RESAMPLED:
         raise Unresolved(f"hangs on single records: a window is found in {len(exponents)} of {RESAMPLED} resampled curves only")
     blocks = max(2.0, free / BLOCK)
-    half = float(student.ppf(0.5 + confidence / 2, blocks)) * float(np.std(exponents, ddof=1)) * _beyond_blocks(inside)
+    half = float(student(confidence, blocks)) * float(np.std(exponents, ddof=1)) * _beyond_blocks(inside)
     return fitted.exponent - half, fitted.exponent + half
 
 

@@ -11,9 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels, source_legend
+from nqf_pipeline.report.chosen import highlighted, networks
 from nqf_pipeline.report.data import Curves, Findings, ordered
-from nqf_pipeline.report.learning import draw, highlighted, networks
-from nqf_pipeline.report.style import INK, MUTED, colour_of, readable, shades
+from nqf_pipeline.report.learning import draw
+from nqf_pipeline.report.names import INK, MUTED, readable
+from nqf_pipeline.report.style import colour_of, shades
 from nqf_pipeline.report.wording import number, plural
 from nqf_pipeline.study.config import ReportSettings
 

@@ -11,8 +11,9 @@ from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels, sourc
 from nqf_pipeline.report.data import Curves, Findings, where
 from nqf_pipeline.report.fits import fit_of
 from nqf_pipeline.report.learning import draw, focus
+from nqf_pipeline.report.names import INK, MUTED
 from nqf_pipeline.report.paper.staircase import CURVES, LINE, staircase, window
-from nqf_pipeline.report.style import INK, MUTED, colour_of
+from nqf_pipeline.report.style import colour_of
 from nqf_pipeline.report.wording import number, percent
 from nqf_pipeline.study.config import ReportSettings
 

@@ -9,8 +9,9 @@ from matplotlib.lines import Line2D
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels, source_legend
 from nqf_pipeline.report.data import Curves, Findings, where
+from nqf_pipeline.report.names import INK, MUTED
 from nqf_pipeline.report.paper.staircase import CURVES, LINE, staircase, window
-from nqf_pipeline.report.style import INK, MUTED, colour_of, shades
+from nqf_pipeline.report.style import colour_of, shades
 from nqf_pipeline.report.wording import number, percent
 from nqf_pipeline.study.config import ReportSettings
 

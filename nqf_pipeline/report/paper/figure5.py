@@ -13,7 +13,8 @@ from nqf_pipeline.report.data import Curves, Findings, ordered, where
 from nqf_pipeline.report.fits import fit_of
 from nqf_pipeline.report.laws import TIME
 from nqf_pipeline.report.learning import draw
-from nqf_pipeline.report.style import INK, MUTED, colour_of
+from nqf_pipeline.report.names import INK, MUTED
+from nqf_pipeline.report.style import colour_of
 from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.study.config import ReportSettings
 

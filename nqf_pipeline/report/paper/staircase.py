@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from nqf_pipeline.report.canvas import log_axes
 from nqf_pipeline.report.data import Curves
 from nqf_pipeline.report.learning import draw
-from nqf_pipeline.report.style import INK, LINES, MUTED, shades
+from nqf_pipeline.report.names import INK, MUTED
+from nqf_pipeline.report.style import LINES, shades
 
 LINE = {**LINES["theory"], "linewidth": 1.6}
 CURVES = ("network_loss", "network_mode", "theory_loss", "theory_ignition", "mode_number")
