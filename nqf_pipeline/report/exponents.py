@@ -1,4 +1,4 @@
-"""Measured exponents beside both predictions, and how they approach the limit."""
+"""Measured exponents beside both predictions, and how they approach the limit; the predictions alone where nothing is trained."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from matplotlib.lines import Line2D
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, panels, source_legend
 from nqf_pipeline.report.data import Findings
-from nqf_pipeline.report.fits import ensembles, grid_points
+from nqf_pipeline.report.fits import ensembles, foretold, grid_points
 from nqf_pipeline.report.kinds import whose
 from nqf_pipeline.report.names import INK, MUTED
 from nqf_pipeline.report.style import LINES, MARKERS, colour_of
-from nqf_pipeline.report.wording import number, percent, plural, power
+from nqf_pipeline.report.wording import listed, number, percent, plural, power
 from nqf_pipeline.study.config import ReportSettings
 
 PANELS = 12
@@ -27,33 +27,36 @@ _APART = 0.16
 
 def exponents(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     """Exponent against epsilon, one panel a grid point."""
-    tables = ensembles(study)
+    measured = ensembles(study)
+    tables = measured or foretold(study)
     if not tables:
         return Omitted("no fitted exponent of a power-law ensemble")
     every = pd.concat(tables.values())
     groups = grid_points(study, every)
     shown = groups[:: -(-len(groups) // PANELS)]
-    title = _title(every)
+    title = _title(every) if measured else _foretold_title(every)
     height, width = grid_of(len(shown), 2 if len(shown) == 4 else 3)
     figure, axes = panels(height, width, 1.75, title)
     left = drop_unused(axes, len(shown))
     for axis, (name, group) in zip(left, shown, strict=True):
-        _approach(axis, group, look)
+        _approach(axis, group, look, bool(measured))
         axis.set_title(name)
     for axis in left[-width:]:
         axis.set_xlabel("ε (spaced as 1/ln(1/ε))")
     figure.supylabel("exponent of the loss curve", fontsize=9)
-    _legend(figure, colour_of(str(every["architecture"].iloc[0]), look.palette), limits=every["predicted_limit"].notna().any())
+    colour = colour_of(str(every["architecture"].iloc[0]), look.palette)
+    _legend(figure, colour if measured else None, limits=every["predicted_limit"].notna().any())
     return Drawing(figure, title, _caption(every, len(groups)))
 
 
-def _approach(axis: Axes, group: pd.DataFrame, look: ReportSettings) -> None:
+def _approach(axis: Axes, group: pd.DataFrame, look: ReportSettings, measured: bool) -> None:
     group = group.sort_values("epsilon")
     x = 1.0 / np.log(1.0 / group["epsilon"].to_numpy())
     colour = colour_of(str(group["architecture"].iloc[0]), look.palette)
     sides = np.abs([group["exponent"] - group["ci_low"], group["ci_high"] - group["exponent"]])
     axis.plot(x, group["predicted_finite"], color=INK, marker=MARKERS["theory"], markersize=8, markerfacecolor="none", **LINES["theory"])
-    axis.errorbar(x, group["exponent"], yerr=sides, fmt=MARKERS["network"], color=colour, markersize=4.5, capsize=2, linewidth=1.2)
+    if measured:
+        axis.errorbar(x, group["exponent"], yerr=sides, fmt=MARKERS["network"], color=colour, markersize=4.5, capsize=2, linewidth=1.2)
     limit = float(group["predicted_limit"].iloc[0])
     if np.isfinite(limit):
         axis.axhline(limit, color=MUTED, linewidth=0.9, linestyle=_LIMIT)
@@ -73,7 +76,8 @@ def _epsilon_ticks(axis: Axes, x: np.ndarray, epsilon: np.ndarray) -> None:
     axis.set_xticks([position for position, _ in kept], [name for _, name in kept])
 
 
-def _legend(figure: Figure, colour: str, limits: bool) -> None:
+def _legend(figure: Figure, colour: str | None, limits: bool) -> None:
+    """Without a colour nothing was measured."""
     line: dict[str, Any] = {"color": INK, "marker": MARKERS["theory"], "markerfacecolor": "none", "markersize": 7, **LINES["theory"]}
     star: dict[str, Any] = {
         "color": MUTED,
@@ -83,12 +87,10 @@ def _legend(figure: Figure, colour: str, limits: bool) -> None:
         "markersize": 8,
         "linestyle": _LIMIT,
     }
-    extra = [
-        Line2D([], [], color=colour, marker=MARKERS["network"], linestyle="none", label="measured, with interval"),
-        Line2D([], [], label="predicted, same window", **line),
-        Line2D([], [], label="limit, ε → 0", **star),
-    ]
-    source_legend(figure, [], extra if limits else extra[:2])
+    extra = [Line2D([], [], color=colour, marker=MARKERS["network"], linestyle="none", label="measured, with interval")] if colour else []
+    extra.append(Line2D([], [], label="predicted, same window" if colour else "predicted (nothing is trained)", **line))
+    limit = Line2D([], [], label="limit, ε → 0", **star)
+    source_legend(figure, [], [*extra, limit] if limits else extra)
 
 
 def _title(table: pd.DataFrame) -> str:
@@ -96,6 +98,20 @@ def _title(table: pd.DataFrame) -> str:
     return (
         f"Measured exponents{whose(table)} lie {percent(error.median())} from their finite-size prediction (worst {percent(error.max())})"
     )
+
+
+def _foretold_title(table: pd.DataFrame) -> str:
+    return f"Predicted exponents, nothing trained: {number(table['exponent'].min())} to {number(table['exponent'].max())}{_away(table)}"
+
+
+def _away(table: pd.DataFrame) -> str:
+    """', 12 % from their limit at ε = 0.001 and 3 % at ε = 1e-8'; empty where there is no limit."""
+    distance = (table["exponent"] / table["predicted_limit"] - 1).abs()
+    if not distance.notna().any():
+        return ""
+    sizes = [(value, distance[table["epsilon"] == value].median()) for value in sorted(table["epsilon"].unique())[::-1]]
+    named = [f"{percent(median)} from their limit at ε = {number(value)}" for value, median in dict([sizes[0], sizes[-1]]).items()]
+    return f", {listed(named)}"
 
 
 def _caption(table: pd.DataFrame, points: int) -> str:

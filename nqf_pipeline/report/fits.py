@@ -6,6 +6,7 @@ import pandas as pd
 
 from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.data import Findings, typical
+from nqf_pipeline.report.kinds import kinds
 
 AXES = {"feature_power_law": ("alpha1", "alpha2"), "sample_power_law": ("gamma1", "gamma2")}
 """The exponents that span each ensemble's grid."""
@@ -32,6 +33,14 @@ def ensembles(study: Findings) -> dict[str, pd.DataFrame]:
     """Fitted exponents of the networks, per kind of ensemble."""
     found = {task: resolved(fits(study, task)) for task in AXES}
     return {task: table for task, table in found.items() if len(table)}
+
+
+def foretold(study: Findings) -> dict[str, pd.DataFrame]:
+    """Exponents of theory's curves where nothing is trained, per kind of ensemble; empty where any is fitted to a trained curve."""
+    if ensembles(study):
+        return {}
+    found = {task: resolved(fits(study, task, "theory")) for task in AXES}
+    return {task: only for task, table in found.items() if len(only := table[kinds(table) == "nothing"])}
 
 
 def fit_of(study: Findings, cell: pd.Series, source: str = "network") -> pd.Series | None:

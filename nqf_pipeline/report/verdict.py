@@ -8,7 +8,7 @@ import pandas as pd
 from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.chosen import finest_predictions, matched_networks, networks
 from nqf_pipeline.report.data import Findings, ordered
-from nqf_pipeline.report.fits import ensembles
+from nqf_pipeline.report.fits import ensembles, foretold
 from nqf_pipeline.report.kinds import counted, whose
 from nqf_pipeline.report.names import TIER_NAMES, readable
 from nqf_pipeline.report.wording import listed, number, percent, plural, spread
@@ -64,7 +64,11 @@ def _clocks(study: Findings) -> str:
 
 
 def _exponents(study: Findings) -> list[str]:
-    sentences = []
+    sentences = [
+        f"Nothing is trained of {readable(task)}: {len(table)} exponents are predicted, from {number(table['exponent'].min())} to "
+        f"{number(table['exponent'].max())}."
+        for task, table in foretold(study).items()
+    ]
     for task, table in ensembles(study).items():
         every = leading(study.exponents[study.exponents["task"].str.startswith(task)])
         error = (table["exponent"] / table["predicted_finite"] - 1).abs()

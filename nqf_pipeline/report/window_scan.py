@@ -25,7 +25,7 @@ def window_scan(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     table = study.window_scan
     rows = leading(table)
     if rows.empty:
-        return Omitted("no curve has enough modes for a window")
+        return Omitted("no trained curve has enough modes for a window")
     rows, chosen = _shown(study, rows)
     span = rows["exponent"]
     limits = np.nanquantile(rows[["exponent", "predicted_finite"]].to_numpy(), [0.02, 0.98])
