@@ -21,6 +21,7 @@ from benchmarks.fitting import fitting_rows
 from benchmarks.gpu import gpu_rows
 from benchmarks.growth.run import growth
 from benchmarks.jobs import ROOT, job_rows
+from benchmarks.lagging import lagging_rows
 from benchmarks.machine import machine
 from benchmarks.rows import Row, load, save
 from benchmarks.storage import storage_rows
@@ -41,6 +42,7 @@ def main() -> None:
             "clocks": lambda: clock_rows(repeats),
             "storage": lambda: storage_rows(scratch, repeats),
             "compression": lambda: compression_rows(repeats, scale),
+            "lagging": lambda: lagging_rows(repeats, scale),
             "structures": lambda: structure_rows(repeats),
             "jobs": lambda: job_rows(study, scratch / "jobs"),
             "gpu": lambda: gpu_rows(repeats, scale),
@@ -70,7 +72,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch-python", required=True, help="interpreter of the environment that has PyTorch")
     parser.add_argument("--repeats", type=int, default=3, help="repetitions of each measurement; the best counts")
-    parts = ["training", "fitting", "clocks", "storage", "compression", "structures", "jobs", "gpu", "cluster", "growth"]
+    parts = ["training", "fitting", "clocks", "storage", "compression", "lagging", "structures", "jobs", "gpu", "cluster", "growth"]
     parser.add_argument("--only", nargs="+", choices=parts, help="run these parts only")
     parser.add_argument("--quick", action="store_true", help="a short look; writes nothing")
     return parser.parse_args()

@@ -59,6 +59,7 @@ class Hyper(NamedTuple):
     warmup_steps: Array
     decay_steps: Array
     final_share: Array
+    gradient_error: Array
 
 
 class Record(NamedTuple):
@@ -78,6 +79,9 @@ class Record(NamedTuple):
     network_test_accuracy: Array | None = None
     twin_test_accuracy: Array | None = None
     """None where targets are no labels."""
+    network_gradients: Array | None = None
+    gradient_gap: Array | None = None
+    """None where the network's gradient is computed at every step (see `dynamics.lagging`)."""
 
 
 KERNEL_ENTRIES = 64

@@ -51,6 +51,15 @@ class Optimizer(BaseModel):
         "are held out (needs `batch_size`, and a task that can draw: teacher, teacher_network)",
         json_schema_extra={"absent": False},
     )
+    gradient_error: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.1,
+        description="above 0 (1e-3, say) a network's gradient is computed only at steps where its quadratic form, corrected by earlier "
+        "steps, does not tell it within this share of the gradient; 0: at every step (full batch only; without effect on twins, on losses "
+        "other than squared error, and in modules of several layers)",
+        json_schema_extra={"absent": 0.0},
+    )
     beta1: float = Field(default=0.9, ge=0, lt=1, description="Adam: decay of the first moment")
     beta2: float = Field(default=0.999, ge=0, lt=1, description="Adam: decay of the second moment")
     eps: float = Field(
@@ -91,6 +100,11 @@ class Optimizer(BaseModel):
         if self.fresh and self.batch_size is None:
             raise ValueError(
                 "`fresh` draws a new batch at every step, so it needs `batch_size`; without it the full batch is used: remove `fresh`"
+            )
+        if self.gradient_error and self.batch_size is not None:
+            raise ValueError(
+                "`gradient_error` carries what is known of the full batch's gradient from step to step, and every minibatch has another: "
+                "remove one of `gradient_error` and `batch_size`"
             )
         self._check_schedule()
         return self

@@ -19,13 +19,14 @@ import numpy as np
 import optax
 from jaxtyping import Float, Int
 
-from nqf_pipeline.dynamics import pytrees
+from nqf_pipeline.dynamics import lagging, pytrees
 from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Rows, Split
 from nqf_pipeline.dynamics.losses import LOSSES, accuracy
 from nqf_pipeline.dynamics.schedules import Shape, share
 from nqf_pipeline.dynamics.twins import Twin
 from nqf_pipeline.forms.kernel import drift
 from nqf_pipeline.forms.losses import Labels, LossName
+from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.tasks.base import Population
 
@@ -54,6 +55,7 @@ class LaneGroup:
 class _Run(NamedTuple):
     weights: Any
     optimizer: Any
+    lag: lagging.Lag | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Program:
     """Twins have the width that Theorem 3 needs instead of the network's; so has a network that is its own twin."""
     schedule: Shape | None = None
     """None where every step takes the whole learning rate."""
+    lagging: bool = False
+    """Whether the network's gradient is carried on between the steps that compute it (see `dynamics.lagging`)."""
 
     @property
     def reads_moments(self) -> bool:
@@ -121,19 +125,29 @@ class Program:
         )
         start = [_Run(at, update.init(at)) for at, (update, _) in zip([weights, beside][-len(tracks) :], tracks, strict=True)]
         first_kernel = self.twin.kernel(data.probe, beside)
+        if self.lagging:
+            start[0] = start[0]._replace(lag=lagging.Lag.of(weights))
 
         def one_step(step: Array, runs: list[_Run]) -> list[_Run]:
-            batch = self.batch(data, key, step)
+            batch, behind = self.batch(data, key, step), tracks[len(tracks) - len(runs) :]
             return [
-                _advance(update, lambda w, f=objective: f(w, batch), run) for (update, objective), run in zip(tracks, runs, strict=True)
+                _advance(update, lambda w, f=objective: f(w, batch), run) for (update, objective), run in zip(behind, runs, strict=True)
             ]
 
         def to_next_record(runs: list[_Run], bounds: tuple[Array, Array]) -> tuple[list[_Run], Record]:
-            runs = jax.lax.fori_loop(bounds[0], bounds[1], one_step, runs)
+            own = [self._lagging(data.train, rule, hyper, runs.pop(0), bounds)] if self.lagging else []
+            runs = own + jax.lax.fori_loop(bounds[0], bounds[1], one_step, runs)
             return runs, self._record(data, runs, first_kernel)
 
         # The first record ends an interval of no steps, so that a record is compiled once.
         return jax.lax.scan(to_next_record, start, (jnp.concatenate([steps[:1], steps[:-1]]), steps))[1]
+
+    def _lagging(self, split: Split, rule: optax.GradientTransformation, hyper: Hyper, run: _Run, bounds: tuple[Array, Array]) -> _Run:
+        """The network's run from one recorded step to the next, with gradients of its own where its form does not tell them."""
+        form = Twin(self.architecture)
+        network = jax.grad(lambda weights: self._network_objective(weights, split))
+        quadratic = jax.grad(lambda weights: _pulled(split.moments, form.order(weights)))
+        return lagging.advance(run, *bounds, network, quadratic, lambda at, gradient: _moved(rule, gradient, at), hyper.gradient_error)
 
     def _laid_out(self, data: Data) -> Data:
         """Data whose splits the network reads fast; outside the loops, so that this happens once."""
@@ -169,8 +183,7 @@ class Program:
     def _twin_objective(self, weights: Any, batch: Split) -> Float[Array, ""]:
         order = self.twin.order(weights)
         if self.reads_moments:
-            pull = jax.lax.stop_gradient(batch.moments.gradient(order))
-            return (order * pull).sum()  # the loss's gradient at the price of one K G instead of two
+            return _pulled(batch.moments, order)
         return self._loss(_twin_outputs(batch, order), batch.targets)
 
     def _loss(self, outputs: Array, targets: Array) -> Float[Array, ""]:
@@ -206,7 +219,8 @@ class Program:
         modes = (seen, data.modes.strength(twin_order), (vectors**2).sum(-1))
         accuracies = self._accuracies(data.test, test_output, twin_order)
         values: tuple[Array, ...] = (*losses, *modes, *drift(self.twin.kernel(data.probe, twin), first_kernel), *accuracies)
-        return Record(*values)
+        record, lag = Record(*values), runs[0].lag
+        return record if lag is None else record._replace(network_gradients=lag.computed, gradient_gap=lag.gap)
 
     def _accuracies(self, test: Split, network: Array | None, twin_order: Array) -> tuple[Array, Array]:
         if self.labels is None:
@@ -263,11 +277,19 @@ def _share(schedule: Shape, count: Array, hyper: Hyper) -> Float[Array, ""]:
     return share(schedule, step, hyper.warmup_steps, hyper.decay_steps, hyper.final_share)
 
 
+def _pulled(moments: Moments, order: Array) -> Float[Array, ""]:
+    """Something with the loss's gradient, at the price of one K G instead of two."""
+    return (order * jax.lax.stop_gradient(moments.gradient(order))).sum()
+
+
 def _advance(update: optax.GradientTransformation, objective: Any, run: _Run) -> _Run:
-    gradient = jax.grad(objective)(run.weights)
+    return _moved(update, jax.grad(objective)(run.weights), run)
+
+
+def _moved(update: optax.GradientTransformation, gradient: Any, run: _Run) -> _Run:
     with jax.numpy_dtype_promotion("standard"):  # optax raises Adam's decay rates, traced here, to the power of an integer count
         step, state = update.update(gradient, run.optimizer, run.weights)
-    return _Run(optax.apply_updates(run.weights, step), state)
+    return run._replace(weights=optax.apply_updates(run.weights, step), optimizer=state)
 
 
 def train(program: Program, executable: Executable, group: LaneGroup) -> Record:

@@ -51,6 +51,7 @@ def program_of(cell: Cell) -> Program:
         labels=problem_of(cell).labels,
         network=cell.has_network,
         compressed=cell.twin == "compressed",
+        lagging=cell.lags,
     )
 
 

@@ -70,6 +70,7 @@ class Cell(BaseModel):
             shape_of(self.task),
             [program, self.optimizer.batch_size, self.records, self.precision, self.fingerprint],
             *(["fresh"] if self.optimizer.fresh else []),
+            *(["lagging"] if self.lags else []),
             *([self.twin] if self.twin == "compressed" else []),
             *([["train", self.train]] if self.train != "network_and_twin" else []),
         ]
@@ -91,6 +92,12 @@ class Cell(BaseModel):
     def has_network(self) -> bool:
         """Whether there is a network to measure."""
         return self.train == "network_and_twin"
+
+    @property
+    def lags(self) -> bool:
+        """Whether the network's gradient is computed at some steps only: where second moments tell the gradient of its quadratic form."""
+        told = self.task.loss_name == "squared_error" and not self.architecture.layered and not self.is_own_twin
+        return self.has_network and told and self.optimizer.gradient_error > 0
 
     @property
     def is_own_twin(self) -> bool:

@@ -1,0 +1,96 @@
+"""Networks whose own gradient is computed only where their quadratic form does not already tell it.
+
+With R(W) the gradient of the network's loss minus that of its form's, both at the same weights, a step needs the form's gradient, which
+second moments give at a small share of the price, and R. R is of higher order in W: nothing on the first plateau, slow on the later ones,
+fast while a mode ignites. So it is computed at some steps and carried on linearly in between; at the next computed step the error of that
+is measured, and from it follows the interval after. Intervals are powers of two that divide their first step, so that lanes meet at the
+steps where the network is computed, and no lane's numbers depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = Any
+Gradient = Callable[[Array], Array]
+Move = Callable[[Any, Array], Any]
+"""(Run, gradient) to the run one step later."""
+
+LONGEST = 16
+"""Most steps between two gradients of the network: beyond, the steps of the form are the price, and ignition is met too late."""
+SAFETY = 0.7
+"""Share of the allowed error that the next interval is planned for."""
+
+
+class Lag(NamedTuple):
+    """What is known of R, and when it is computed again."""
+
+    rest: Array
+    """R at the last computed step."""
+    slope: Array
+    """Its change a step."""
+    at: Array
+    before: Array
+    """The last computed step, and how many steps it came after the one before."""
+    due: Array
+    """The next one."""
+    computed: Array
+    """How many so far."""
+    gap: Array
+    """The largest error found so far of a gradient carried on, relative to the network's gradient."""
+    curvature: Array
+    """That error over the product of distances (below), as found last."""
+
+    @classmethod
+    def of(cls, weights: Array) -> Lag:
+        """Before the first step."""
+        nothing, zero = jnp.zeros_like(weights), jnp.zeros((), jnp.int32)
+        return cls(nothing, nothing, zero, zero, zero, zero, *[jnp.zeros((), weights.dtype)] * 2)
+
+    def carried(self, step: Array) -> Array:
+        """R at a step, from what is known."""
+        return self.rest + self.slope * (step - self.at).astype(self.rest.dtype)
+
+    def renewed(self, step: Array, gradient: Array, rest: Array, allowed: Array) -> Lag:
+        """With the network's gradient computed at this step. `allowed`: relative error of a gradient carried on.
+
+        A line through points a and b misses by curvature (t - a)(t - b): the error just found tells that of each interval to come. The
+        larger of two in a row is believed, since one alone may be small by chance, where the curvature changes sign.
+        """
+        steps = jnp.maximum(step - self.at, 1)
+        error = jnp.linalg.norm(rest - self.carried(step)) / jnp.linalg.norm(gradient)
+        curvature = error / (steps * (steps + self.before)).astype(error.dtype)
+        expected = jnp.maximum(curvature, self.curvature)
+        interval = jnp.ones((), jnp.int32)
+        for power in range(1, LONGEST.bit_length()):
+            length = 2**power
+            misses = expected * (length * (length + steps)).astype(error.dtype)
+            fits = (misses <= SAFETY * allowed) & (length <= 2 * steps) & (step % length == 0) & (step > 1)
+            interval = jnp.where(fits, length, interval)
+        gap = jnp.maximum(self.gap, jnp.where(steps > 1, error, 0.0))
+        slope = (rest - self.rest) / steps.astype(rest.dtype)
+        return Lag(rest, slope, step, steps, step + interval, self.computed + 1, gap, curvature)
+
+
+def advance(run: Any, start: Array, stop: Array, network: Gradient, form: Gradient, move: Move, allowed: Array) -> Any:
+    """The run (`weights`, `lag` and more) from one step to another; `network` and `form`: gradients of their losses by its weights."""
+
+    def carry_on(run: Any, start: Array, stop: Array) -> Any:
+        lag = run.lag
+        return jax.lax.fori_loop(start, stop, lambda step, run: move(run, form(run.weights) + lag.carried(step)), run)
+
+    def to_computed(state: tuple[Any, Array]) -> tuple[Any, Array]:
+        run, step = state
+        due = run.lag.due
+        run = carry_on(run, step, due)
+        gradient = network(run.weights)
+        lag = run.lag.renewed(due, gradient, gradient - form(run.weights), allowed)
+        return move(run._replace(lag=lag), gradient), due + 1
+
+    start, stop = start.astype(jnp.int32), stop.astype(jnp.int32)
+    run, step = jax.lax.while_loop(lambda state: state[0].lag.due < stop, to_computed, (run, start))
+    return carry_on(run, step, stop)
