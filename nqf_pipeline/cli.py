@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 1000)  # nothing is folded in a file or a pipe
 messages = Console(stderr=True)
 
 Config = Annotated[Path, typer.Argument(help="the study's YAML file")]
@@ -230,19 +230,19 @@ def report(results: Results) -> None:
 @app.command()
 def status(results: Results, as_json: AsJson = False) -> None:
     """How far a study is: cells by status, seconds spent, what is running."""
-    from nqf_pipeline.stages.status import study_status
+    from nqf_pipeline.stages.status import often, study_status
 
     found = study_status(results)
     if as_json:
         show_json(found)
         return
     facts({"cells": found["cells"], **found["counts"], **{f"seconds in {k}": round(v, 1) for k, v in found["seconds"].items()}})
-    for shard in found["running"]:
-        console.print(f"running: {shard['shard']} ({shard['bucket']}), {shard['seconds']:.0f} s so far", markup=False)
-    for job in found["queue"] or []:
-        console.print(f"in the queue: {job['job']}  {job['state']}  {job['elapsed']}  {job['work']}", markup=False, highlight=False)
+    lines = [f"running: {shard['shard']} ({shard['bucket']}), {shard['seconds']:.0f} s so far" for shard in found["running"]]
+    lines += [f"in the queue: {job['job']}  {job['state']}  {job['elapsed']}  {job['work']}" for job in found["queue"] or []]
     for name, times in found["ended_from_outside"].items():
-        console.print(f"ended from outside {times} times: {name} (`nqf skip {results} {name}` goes on without it)", markup=False)
+        lines.append(f"ended from outside {often(times)}: {name} (`nqf skip {results} {name}` goes on without it)")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nqf_pipeline.models import ARCHITECTURES
-from nqf_pipeline.report.data import Findings, sort, typical
+from nqf_pipeline.report.data import Findings, narrowed, sort, typical
 from nqf_pipeline.report.kinds import lone
 from nqf_pipeline.report.names import readable
 from nqf_pipeline.store.schema import TIERS
@@ -35,6 +35,12 @@ def every_network(study: Findings) -> pd.DataFrame:
     rows = rows[rows["task"].str.startswith("teacher") & ~rows["architecture"].isin(first["architecture"])]
     parts = [part[part["experiment"] == part["experiment"].value_counts(sort=False).idxmax()] for _, part in rows.groupby("architecture")]
     return sort(pd.concat([first, _typical(pd.concat(parts))])) if parts else first
+
+
+def chosen_setting(study: Findings, rows: pd.DataFrame) -> str:
+    """' Of the settings swept, width 16 is shown.'; empty where these networks are of all settings."""
+    narrow = narrowed(study.select(), rows)
+    return f" Of the settings swept, {narrow} is shown." if narrow else ""
 
 
 def _typical(rows: pd.DataFrame) -> pd.DataFrame:

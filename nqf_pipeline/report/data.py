@@ -10,12 +10,13 @@ import pandas as pd
 
 from nqf_pipeline.analysis.sources import trained, with_networks
 from nqf_pipeline.models import ARCHITECTURES
+from nqf_pipeline.report.wording import listed, number
 from nqf_pipeline.store.open import Study
 from nqf_pipeline.store.schema import SCALARS, TIERS, Status
 from nqf_pipeline.store.select import Curves, where
 from nqf_pipeline.store.tables import TABLES, read_table
 
-__all__ = ["Curves", "Findings", "ordered", "sort", "typical", "where"]
+__all__ = ["Curves", "Findings", "narrowed", "ordered", "sort", "typical", "where"]
 DONE = int(Status.done)
 _SETTING = frozenset({"architecture", "task", "optimizer", "sigma", "epsilon", "seed", "cell", "train", "width", "samples", "time_scale"})
 _FOUND = frozenset(
@@ -90,6 +91,21 @@ def typical(frame: pd.DataFrame, by: list[str], free: set[str]) -> pd.DataFrame:
     swept = sorted(set(frame.columns) - _FOLLOWING - free - set(by))
     parts = [_most_common(group, swept) for _, group in frame.groupby(by, sort=False)]
     return sort(pd.concat(parts)) if parts else frame
+
+
+def narrowed(frame: pd.DataFrame, chosen: pd.DataFrame) -> str:
+    """'width 16': what the experiments of the chosen rows sweep within an architecture, and those rows do not; empty where nothing."""
+    found: dict[str, list[Any]] = {}
+    for (kind, experiment), part in chosen.groupby(["architecture", "experiment"]):
+        every = frame[(frame["architecture"] == kind) & (frame["experiment"] == experiment)]
+        for name in sorted(set(part.columns) - _FOLLOWING):
+            if part[name].nunique(dropna=False) == 1 < every[name].nunique(dropna=False):
+                found.setdefault(name, []).append(part[name].iloc[0])
+    return listed([f"{name.replace('_', ' ')} {' or '.join(map(_said, dict.fromkeys(values)))}" for name, values in found.items()])
+
+
+def _said(value: Any) -> str:
+    return number(float(value)) if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) else str(value)
 
 
 def _most_common(group: pd.DataFrame, swept: list[str]) -> pd.DataFrame:

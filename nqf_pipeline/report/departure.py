@@ -11,7 +11,7 @@ from matplotlib.colors import LogNorm
 from nqf_pipeline.analysis.departure import THRESHOLD
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, panels
 from nqf_pipeline.report.chosen import every_network
-from nqf_pipeline.report.data import Findings, ordered, where
+from nqf_pipeline.report.data import Findings, narrowed, ordered, where
 from nqf_pipeline.report.names import PAPER, readable
 from nqf_pipeline.report.wording import listed, number, short
 from nqf_pipeline.study.config import ReportSettings
@@ -25,7 +25,8 @@ def departure(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     """One map per optimizer, and one over the width of each architecture that sweeps it."""
     cells = study.cells[study.cells["task"].str.startswith("teacher") & (study.cells["status"] == "done")]
     cells = cells[np.isfinite(cells["largest_mode_gap"])]
-    base = cells[cells["cell"].isin(every_network(study)["cell"])]
+    shown = every_network(study)
+    base = cells[cells["cell"].isin(shown["cell"])]
     if base.empty:
         return Omitted("no finished network on a teacher task with a twin beside it")
     maps = [(readable(kind), where(base, optimizer=kind), "architecture") for kind in ordered(base["optimizer"])]
@@ -39,7 +40,8 @@ def departure(study: Findings, look: ReportSettings) -> Drawing | Omitted:
         _map(axis, part, by)
         axis.set_ylim(most[i // width], 0)
         axis.set_title(name)
-    return Drawing(figure, title, _caption(base))
+    held = narrowed(study.select(), shown)
+    return Drawing(figure, title, _caption(base) + (f" Title, counts and the maps over architectures: {held}." if held else ""))
 
 
 def _widths(cells: pd.DataFrame, look: ReportSettings) -> list[tuple[str, pd.DataFrame]]:

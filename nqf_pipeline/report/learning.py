@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, loss_label, panels, source_legend
-from nqf_pipeline.report.chosen import highlighted, networks, shown_sigma
+from nqf_pipeline.report.chosen import chosen_setting, highlighted, networks, shown_sigma
 from nqf_pipeline.report.data import Curves, Findings, ordered, where
 from nqf_pipeline.report.names import INK, TIER_NAMES, readable
 from nqf_pipeline.report.style import LINES, colour_of
@@ -34,6 +34,7 @@ def learning(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     architectures, optimizers = ordered(rows["architecture"]), ordered(rows["optimizer"])
     curves = list(study.curves(rows, *_NAMES))
     title, caption = _words(curves, sigma, highlighted(rows, look))
+    caption += chosen_setting(study, rows)
     figure, axes = panels(len(architectures), len(optimizers), 1.75, title, sharex="col", sharey="row")
     for i, architecture in enumerate(architectures):
         for j, optimizer in enumerate(optimizers):

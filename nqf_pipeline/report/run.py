@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -18,6 +20,8 @@ from nqf_pipeline.study.config import ReportSettings
 
 GROUPS = 16
 """Rows shown; the smallest beyond are summed."""
+BESIDE = 0.2
+"""Share of the longest bar up to which a bar ends, number included, beside the legend."""
 _KIND_COLOURS = ("#2f7d55", "#7fc29b", "#c9d6e2")
 """Networks beside their twins, twins alone, only predicted."""
 _STATUS_COLOURS = {
@@ -37,18 +41,21 @@ def run(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     seconds = _seconds(study, cells)
     groups = _by_size(cells, seconds)
     title = _title(cells, seconds)
-    figure, axes = panels(1, 2, 0.26 * len(groups) + 1.0, title, sharey=True)
-    _stacked(
-        axes[0, 0], cells.assign(state=states(cells)).groupby(["group", "state"]).size().unstack(fill_value=0), groups, _status_colours()
-    )
+    states_of = cells.assign(state=states(cells)).groupby(["group", "state"]).size().unstack(fill_value=0).reindex(groups, fill_value=0)
+    stages = pd.DataFrame(index=groups)
+    if not seconds.empty:
+        stages = seconds.groupby(["group", "stage"])["seconds"].sum().unstack(fill_value=0.0).reindex(groups, fill_value=0.0)
+        stages = stages[stages.sum().sort_values(ascending=False).index]
+    rows = len(groups) + max(_room(states_of), _room(stages))
+    figure, axes = panels(1, 2, 0.26 * rows + 1.0, title, sharey=True)
+    _stacked(axes[0, 0], states_of, _status_colours())
     axes[0, 0].set_xlabel("cells")
     axes[0, 0].xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes[0, 0].set_ylim(rows - 0.5, -0.5)
     if seconds.empty:
         axes[0, 1].remove()
     else:
-        stages = seconds.groupby(["group", "stage"])["seconds"].sum().unstack(fill_value=0.0)
-        stages = stages[stages.sum().sort_values(ascending=False).index]
-        _stacked(axes[0, 1], stages, groups, dict(zip(stages.columns, sns.color_palette("crest_r", stages.shape[1]).as_hex(), strict=True)))
+        _stacked(axes[0, 1], stages, dict(zip(stages.columns, sns.color_palette("crest_r", stages.shape[1]).as_hex(), strict=True)))
         axes[0, 1].set_xlabel("seconds, summed over jobs")
     return Drawing(figure, title, _caption(cells, seconds))
 
@@ -73,15 +80,20 @@ def _status_colours() -> dict[str, str]:
     return kinds | {status.name: colour for status, colour in _STATUS_COLOURS.items()}
 
 
-def _stacked(axis: Axes, table: pd.DataFrame, groups: list[str], colours: dict[str, str]) -> None:
-    table = table.reindex(groups, fill_value=0)
-    left = pd.Series(0.0, index=groups)
+def _room(table: pd.DataFrame) -> int:
+    """Empty rows below the bars, where the legend in the lower right corner would else hide one."""
+    hidden = ceil(0.7 * table.shape[1] + 0.4)
+    totals = table.sum(axis=1)
+    return hidden if (totals.tail(hidden) > BESIDE * totals.max()).any() else 0
+
+
+def _stacked(axis: Axes, table: pd.DataFrame, colours: dict[str, str]) -> None:
+    left = pd.Series(0.0, index=table.index)
     for name in [name for name in colours if name in table] + [name for name in table if name not in colours]:
-        axis.barh(groups, table[name], left=left, color=colours.get(name, MUTED), label=str(name).replace("_", " "), height=0.7)
+        axis.barh(table.index, table[name], left=left, color=colours.get(name, MUTED), label=str(name).replace("_", " "), height=0.7)
         left += table[name]
     for row, total in enumerate(left):
         axis.text(total, row, f" {number(float(total)) if total else '0'}", va="center", fontsize=8, color=INK)
-    axis.set_ylim(len(groups) - 0.5, -0.5)
     axis.margins(x=0.14)
     axis.tick_params(axis="y", length=0)
     axis.legend(loc="lower right", fontsize=8)

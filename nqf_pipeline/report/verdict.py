@@ -7,7 +7,7 @@ import pandas as pd
 
 from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.chosen import finest_predictions, matched_networks, networks
-from nqf_pipeline.report.data import Findings, ordered
+from nqf_pipeline.report.data import Findings, narrowed, ordered
 from nqf_pipeline.report.fits import ensembles, foretold
 from nqf_pipeline.report.kinds import counted, whose
 from nqf_pipeline.report.names import TIER_NAMES, readable
@@ -46,9 +46,11 @@ def _twins(study: Findings) -> list[str]:
     table = table[table["optimizer"] == optimizer]
     errors = {kind: table.loc[table["architecture"] == kind, "relative_error"].abs() for kind in ordered(table["architecture"])}
     pieces = [f"{readable(kind)} {percent(error.median())} ({percent(error.max())})" for kind, error in errors.items()]
+    held = narrowed(study.select(), networks(study))
+    where = f" ({held})" if held else ""
     sentence = (
-        f"At σ = {number(table['sigma'].iloc[0])} under {readable(optimizer)}, the steps at which modes ignite in a network and in its "
-        f"twin differ by {listed(pieces)}: median and, in brackets, worst of {len(table)} modes."
+        f"At σ = {number(table['sigma'].iloc[0])} under {readable(optimizer)}{where}, the steps at which modes ignite in a "
+        f"network and in its twin differ by {listed(pieces)}: median and, in brackets, worst of {len(table)} modes."
     )
     return [sentence]
 

@@ -169,9 +169,11 @@ def retry(layout: Layout) -> list[str]:
         if set(read_record(path).cells.values()) & TRAINED:
             write_bytes(target, path.read_bytes())
             write_bytes(summary_path(target), summary_path(path).read_bytes())
-        clear(layout, path.name.removesuffix(SUFFIX))  # first: without its summary the shard would not be found again
+        shard = path.name.removesuffix(SUFFIX)
+        clear(layout, shard)  # first: without its summary the shard would not be found again
         summary_path(path).unlink()
         path.unlink()
+        layout.train_benchmark(shard).unlink(missing_ok=True)  # else the shard would pass for one that is lost
     given_up = [file.name for file in (layout.root / "attempts").glob("[0-9a-f]*") if GIVEN_UP in _lines(file)]
     for shard in given_up:
         clear(layout, shard)

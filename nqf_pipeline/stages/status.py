@@ -35,9 +35,14 @@ def hints(results: Path) -> list[str]:
 
 def _ended(results: Path, shard: str, times: int) -> str:
     return (
-        f"{results}: the job of shard {shard} was ended from outside (memory, SIGKILL, power), {times} times so far. Start the same "
+        f"{results}: the job of shard {shard} was ended from outside (memory, SIGKILL, power), {often(times)} so far. Start the same "
         f"command again; where that does not help, `nqf skip {results} {shard}` lets the rest be finished without its cells."
     )
+
+
+def often(times: int) -> str:
+    """'once', '3 times'."""
+    return "once" if times == 1 else f"{times} times"
 
 
 def interrupted(layout: Layout) -> dict[str, int]:

@@ -67,7 +67,7 @@ class Plan:
         if not hours:
             return []
         message = (
-            f"{len(hours)} jobs are expected to take longer than engine.limit_hours = {limit:g} (up to {max(hours):.3g} h): cells that are "
+            f"jobs expected to take longer than engine.limit_hours = {limit:g}: {len(hours)} (up to {max(hours):.3g} h). Cells that are "
             "not trained by then get status `timed_out`. Raise the limit; jobs that are not planned yet also get shorter by "
             "`minutes_per_job`, down to a single group of lanes"
         )

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from nqf_pipeline.report.chosen import finest_predictions, matched_networks
 from nqf_pipeline.report.data import Findings
 from nqf_pipeline.report.fits import fit_of
 from nqf_pipeline.report.names import HEADINGS, INK, MUTED
-from nqf_pipeline.report.run import _caption
+from nqf_pipeline.report.run import _caption, run
 from nqf_pipeline.report.style import theme
 from nqf_pipeline.store.open import open_study
 from nqf_pipeline.study.config import ReportSettings
@@ -80,6 +81,21 @@ def test_a_study_without_networks_says_what_is_left_out(make):
 def test_an_unknown_figure_is_named_with_its_nearest_spelling(finished):
     with pytest.raises(figures.FigureError, match=r"unknown figure `igniton`.*did you mean `ignition`\?"):
         figures.draw(finished, ReportSettings(figures=["igniton"]))
+
+
+def test_no_legend_of_what_ran_hides_a_bar(study):
+    """Also where there is a single bar, or all are of one length."""
+    one = study.cells[study.cells["bucket"] == study.cells["bucket"].iloc[0]]
+    for cells in (study.cells, one):
+        chosen = SimpleNamespace(cells=cells, timings=study.timings[study.timings["bucket"].isin(cells["bucket"])])
+        with theme("ticks"):
+            figure = run(chosen, LOOK).figure
+            figure.canvas.draw()
+        for axis in figure.axes:
+            legend = axis.get_legend().get_window_extent()
+            bars = [bar.get_window_extent() for bar in axis.patches if bar.get_width()]
+            assert bars
+            assert not any(legend.overlaps(box) for box in [*bars, *(text.get_window_extent() for text in axis.texts)])
 
 
 def test_captions_carry_numbers_of_the_tables(study, words):

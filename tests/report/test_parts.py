@@ -13,7 +13,7 @@ from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.report import tables
 from nqf_pipeline.report.canvas import grid_of
 from nqf_pipeline.report.chosen import finest_predictions
-from nqf_pipeline.report.data import ordered, typical, where
+from nqf_pipeline.report.data import narrowed, ordered, typical, where
 from nqf_pipeline.report.style import architecture_colours, shades
 from nqf_pipeline.report.wording import listed, number, percent, power, short
 
@@ -80,6 +80,13 @@ def test_typical_keeps_one_setting_of_everything_but_the_free_axes():
     kept = typical(pd.DataFrame(rows), ["architecture"], {"sigma"})
     assert sorted(kept.loc[kept["architecture"] == "mlp", "width"]) == [64] * 6
     assert kept.loc[kept["architecture"] == "cnn", "noise"].tolist() == [0.5, 0.5]
+
+
+def test_the_settings_that_a_choice_leaves_out_are_named() -> None:
+    sweep = {"architecture": "mlp", "experiment": "a", "sigma": [0.1, 0.1, 0.01], "width": [16, 64, 16], "eps": [1e-12, 1e-12, 1e-8]}
+    rows = pd.concat([pd.DataFrame(sweep), pd.DataFrame({**sweep, "experiment": "b", "width": 256})], ignore_index=True)
+    assert narrowed(rows, rows[:1]) == "eps 1e-12, sigma 0.1 and width 16"
+    assert narrowed(rows, rows[:3]) == ""
 
 
 def test_order_is_the_registrys_not_the_alphabets():

@@ -19,8 +19,10 @@ from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages import attempts
 from nqf_pipeline.stages.attempts import _write
 from nqf_pipeline.stages.placing import Work
+from nqf_pipeline.stages.reasons import PENDING, Reason, reasons
 from nqf_pipeline.stages.run import _end, begin, merge_study, recorded_plan, train_shard
 from nqf_pipeline.stages.status import hints, study_status, unfinished
+from nqf_pipeline.store.atomic import write_bytes
 from nqf_pipeline.store.open import open_study
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.shards import Summary, read_record, read_shard, write_shard
@@ -187,8 +189,12 @@ def test_a_shard_that_is_closed_keeps_what_earlier_attempts_trained(workspace: W
     assert "old" in commits["commit"] if isinstance(commits, dict) else '"old"' in commits
     assert study_status(workspace.results)["ended_from_outside"] == {}, "it is finished, such as it is"
     assert layout.attempts(shard.id).exists(), "and would be closed again if its file were lost"
+    write_bytes(layout.train_benchmark(shard.id), b"s\n1.0\n")  # as the workflow writes it
     assert attempts.retry(layout) == [shard.id]
     assert not layout.attempts(shard.id).exists()
+    layout.stopped(shard.id).unlink()  # as where no cell was trained
+    (training, *_) = reasons(recorded_plan(workspace.results))
+    assert training == Reason("train", PENDING), "not: its file is lost"
 
 
 def test_trying_again_what_was_closed_forgets_no_other_attempts(workspace: Workspace, shard: Shard) -> None:

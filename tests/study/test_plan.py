@@ -305,7 +305,7 @@ def test_jobs_that_would_meet_the_time_limit_are_named_before_they_run(small, tm
     (warning,) = (line for line in wish.warnings if "limit_hours" in line)
     number = sum(wish.seconds(shard) > 1800 for shard in wish.shards)
     assert number
-    assert warning.startswith(f"{number} jobs are expected to take longer than engine.limit_hours = 0.5 (up to ")
+    assert warning.startswith(f"jobs expected to take longer than engine.limit_hours = 0.5: {number} (up to ")
     longer = given | {"engine": {"minutes_per_job": 6000, "limit_hours": 2 * max(map(wish.seconds, wish.shards)) / 3600}}
     assert not any("limit_hours" in line for line in plan_study(small(**longer), tmp_path).warnings)
 
