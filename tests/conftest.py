@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import jax
@@ -37,6 +38,10 @@ from tests.workflow.runs import Workspace, new
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# What the shell around the tests says to jobs and to JAX's cache is not meant for the jobs that the tests start.
+for _name in [name for name in os.environ if name.startswith(("SLURM_", "JAX_COMPILATION_", "JAX_PERSISTENT_"))]:
+    del os.environ[_name]
 
 # Matrices here are small: on a busy machine BLAS threads cost a hundred times what they save (scikit-learn brings threadpoolctl).
 threadpool_limits(limits=1, user_api="blas")

@@ -19,7 +19,7 @@ import xarray as xr
 
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.locks import claim_run, running_since
-from nqf_pipeline.store.atomic import unwritable, write_bytes
+from nqf_pipeline.store.atomic import remove, unwritable, write_bytes
 from nqf_pipeline.store.schema import ENTRIES, Status, empty
 from nqf_pipeline.store.shards import SUFFIX, ShardError, Summary, read_record, read_shard, shard_records, summary_path
 from nqf_pipeline.study.cells import Cell
@@ -78,7 +78,7 @@ def _write(path: Path, lines: list[str]) -> None:
         if lines:
             write_bytes(path, "".join(f"{line}\n" for line in lines).encode())
         else:
-            path.unlink(missing_ok=True)
+            remove(path)
     except OSError as error:
         raise unwritable(path, error) or error from error
 
@@ -112,7 +112,7 @@ def kept(layout: Layout, shard: Shard) -> Kept | None:
 def forget(layout: Layout, shard: str) -> None:
     """The shard is written: what was kept for its next attempt is of no use any more."""
     for path in (layout.stopped(shard), summary_path(layout.stopped(shard))):
-        path.unlink(missing_ok=True)
+        remove(path)
 
 
 def closed(cells: Sequence[Cell], status: Status, modes: int, parts: Sequence[xr.Dataset]) -> xr.Dataset:
@@ -152,7 +152,9 @@ def give_up(results: Path, wanted: Plan, shards: Sequence[str]) -> list[str]:
             raise InputError(f"{layout.root}: shard {shard} is being trained now; stop the run first")
     chosen = list(shards) or [shard for shard in open_shards if running_since(layout, shard) is None and ended_from_outside(layout, shard)]
     for shard in chosen:
-        _write(layout.attempts(shard), [*_lines(layout.attempts(shard)), GIVEN_UP])
+        lines = _lines(layout.attempts(shard))
+        if GIVEN_UP not in lines:
+            _write(layout.attempts(shard), [*lines, GIVEN_UP])
     return chosen
 
 

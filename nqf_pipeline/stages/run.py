@@ -126,14 +126,15 @@ def train_shard(results: Path, shard: Shard, progress: Progress = lambda done: N
     if not shard.trained:
         raise InputError(f"shard {shard.id}: its cells are only predicted (`train: nothing`); `nqf theory {results}` predicts them")
     with only_one(layout, shard.id):
-        if _trained(layout.shard(shard.id)):
-            return
         engine = recorded_study(results).engine
-        if hopeless(layout, shard.id, engine.attempts):
-            _close(results, shard, Status.killed, _begun(layout, shard))
-        else:
-            with attempt(layout, shard.id):
-                _train(results, shard, engine, cores, progress)
+        lost = hopeless(layout, shard.id, engine.attempts)
+        if not _trained(layout.shard(shard.id)):
+            if lost:
+                _close(results, shard, Status.killed, _begun(layout, shard))
+            else:
+                with attempt(layout, shard.id):
+                    _train(results, shard, engine, cores, progress)
+        if not lost:  # also where a kill came right after the shard was written
             clear(layout, shard.id)
         forget(layout, shard.id)
 

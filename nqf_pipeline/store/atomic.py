@@ -71,7 +71,7 @@ def write_with(path: Path, write: Callable[[Path], None]) -> None:
 
     One writer at a time, which the caller's lock sees to: what a killed one left is overwritten by the next.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(temporary)
@@ -81,6 +81,16 @@ def write_with(path: Path, write: Callable[[Path], None]) -> None:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise unwritable(path, error) or error from error
+
+
+def remove(path: Path) -> None:
+    """A file gone, if it was there, with what a killed writer of it left."""
+    for file in (path, _temporary(path)):
+        file.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")
 
 
 def to_json(values: Any) -> str:

@@ -12,6 +12,40 @@ from unittest import mock
 
 CALLS = ("fsync", "replace", "rename", "unlink", "mkdir", "link", "open", "rmdir", "utime")
 """Functions of `os` behind those of pathlib and shutil."""
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+NEVER = 0
+"""No step has this number: the steps are only counted."""
+
+
+def place_of(handle: int) -> str:
+    """The path behind a file descriptor; empty where the system does not tell."""
+    try:
+        return str(Path(f"/proc/self/fd/{handle}").readlink())
+    except OSError:
+        return ""
+
+
+class Halves:
+    """A stream whose every write has a step in its middle: half of the bytes are in the file."""
+
+    def __init__(self, stream: Any, step: Callable[[], None]) -> None:
+        self._stream, self._step = stream, step
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __enter__(self) -> Halves:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.close()
+
+    def write(self, data: Any) -> int:
+        data = data if isinstance(data, str) else memoryview(data).cast("B")
+        first = self._stream.write(data[: len(data) // 2])
+        self._stream.flush()
+        self._step()
+        return int(first) + int(self._stream.write(data[first:]))
 
 
 class Steps:
@@ -25,17 +59,22 @@ class Steps:
         if self.count == self.at:
             self.action(path)
 
-    def concerns(self, path: Any) -> bool:
-        return isinstance(path, str | os.PathLike) and str(path).startswith(self.folder)
+    def below(self, path: Any, folder: int | None = None) -> str | None:
+        """The path that a call is about, if it lies below the folder. `folder` is what a relative path starts from."""
+        if isinstance(path, int):
+            path = place_of(path)
+        if not isinstance(path, str | os.PathLike):
+            return None
+        path = os.fspath(path) if folder is None else str(Path(place_of(folder), path))
+        return path if path.startswith(self.folder) else None
 
     def wrap(self, name: str) -> Callable[..., Any]:
         original = getattr(os, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            if name == "fsync":
-                self.step(self.folder)
-            elif self.concerns(arguments[0]):
-                self.step(str(arguments[0]))
+            reads = name == "open" and not arguments[1] & WRITES
+            if not reads and (path := self.below(arguments[0], options.get("dir_fd"))) is not None:
+                self.step(path)
             return original(*arguments, **options)
 
         return call
@@ -43,14 +82,14 @@ class Steps:
     def wrap_open(self) -> Callable[..., Any]:
         original = io.open
 
-        def call(path: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-            writes = self.concerns(path) and mode.strip("bt") != "r"
-            if writes:
-                self.step(str(path))
-            stream = original(path, mode, *arguments, **options)
-            if writes:
-                self.step(str(path))  # open, and nothing or a part of it written
-            return stream
+        def call(place: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+            path = None if mode.strip("bt") == "r" else self.below(place)
+            if path is None:
+                return original(place, mode, *arguments, **options)
+            self.step(path)
+            stream = original(place, mode, *arguments, **options)
+            self.step(path)  # open, and nothing written
+            return Halves(stream, lambda: self.step(path))
 
         return call
 

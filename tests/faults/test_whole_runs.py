@@ -25,13 +25,12 @@ from tests.faults.whole import (
     follow,
     heal,
     kept,
-    living,
     same,
     silence,
     small,
     stop_all,
 )
-from tests.workflow.runs import Workspace, jobs, said, training, wait_until
+from tests.workflow.runs import Workspace, jobs, living, said, training, wait_until
 
 pytestmark = pytest.mark.faults
 

@@ -11,22 +11,9 @@ from nqf_pipeline.stages import compiled
 from nqf_pipeline.stages.run import begin
 from nqf_pipeline.study.plan import plan_study
 from nqf_pipeline.study.reading import study_from
+from tests.small import config
 
 ROOT = Path(__file__).parents[2]
-STUDY = {
-    "name": "trial",
-    "experiments": {
-        "tracks": {
-            "architectures": [{"kind": "mlp", "inputs": 6, "outputs": 3, "width": 4}],
-            "tasks": [{"kind": "teacher", "strengths": [1, 0.5], "samples": 40, "test_samples": 40}],
-            "optimizers": [{"kind": "gd", "learning_rate": 0.01}],
-            "sigma": [0.1],
-            "seeds": 2,
-            "steps": 400,
-            "records": 16,
-        }
-    },
-}
 
 
 def train(results: Path, shard: str) -> tuple[bytes, str]:
@@ -40,7 +27,7 @@ def train(results: Path, shard: str) -> tuple[bytes, str]:
 
 
 def test_a_program_is_compiled_once_and_a_damaged_one_again(tmp_path):
-    wish = begin(plan_study(study_from(STUDY), tmp_path))
+    wish = begin(plan_study(study_from(config(seeds=2, steps=400, records=16)), tmp_path))
     (shard,), results = wish.shards, wish.layout.root
     fresh, _ = train(results, shard.id)
     kept = {path: path.read_bytes() for path in (wish.layout.compiled / compiled.processor()).iterdir()}

@@ -26,9 +26,21 @@ print(core, ",".join(map(str, sorted(os.sched_getaffinity(0)))), os.environ["XLA
 sys.stdin.read()
 """
 ROOT = Path(__file__).parents[2]
-needs_two = pytest.mark.skipif(
-    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one core has nothing to share"
-)
+CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+"""Read before any test runs: one that trains in this process claims a core for it."""
+needs_two = pytest.mark.skipif(len(CORES) < 2, reason="one core has nothing to share")
+
+
+@pytest.fixture(autouse=True)
+def _all_cores() -> Iterator[None]:
+    """Children inherit the cores of this process."""
+    if not CORES:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, CORES)
+    yield
+    os.sched_setaffinity(0, before)
 
 
 class Worker:
@@ -82,14 +94,13 @@ def test_a_killed_worker_gives_its_core_back(worker: Any) -> None:
 
 @needs_two
 def test_workers_beyond_the_cores_stay_unpinned(worker: Any) -> None:
-    cores = os.sched_getaffinity(0)
-    if len(cores) > 8:
+    if len(CORES) > 8:
         pytest.skip("too many cores to fill")
-    pinned = [worker() for _ in cores]
-    assert {int(one.core) for one in pinned} == cores
+    pinned = [worker() for _ in CORES]
+    assert {int(one.core) for one in pinned} == CORES
     late = worker()
     assert late.core == "None"
-    assert late.affinity == cores
+    assert late.affinity == CORES
 
 
 def test_xla_flags_are_added_to_the_users_own(worker: Any) -> None:

@@ -13,23 +13,10 @@ import yaml
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.stages.pilot import untimed
 from nqf_pipeline.study.plan import freeze, plan_file
+from tests import small
 
 ROOT = Path(__file__).parents[2]
-STUDY: dict[str, Any] = {
-    "name": "trial",
-    "experiments": {
-        "tracks": {
-            "architectures": [{"kind": "mlp", "inputs": 6, "outputs": 3, "width": 4}],
-            "tasks": [{"kind": "teacher", "strengths": [1, 0.5], "samples": 40, "test_samples": 40}],
-            "optimizers": [{"kind": "gd", "learning_rate": 0.01}],
-            "sigma": [0.1, 0.01],
-            "seeds": 40,
-            "steps": 50_000,
-            "records": 16,
-        }
-    },
-    "engine": {"minutes_per_job": 0.001},
-}
+STUDY = small.config(engine={"minutes_per_job": 0.001}, sigma=[0.1, 0.01], seeds=40, steps=50_000, records=16)
 
 
 @pytest.fixture

@@ -13,20 +13,12 @@ from nqf_pipeline.stages.run import begin
 from nqf_pipeline.study.config import Study
 from nqf_pipeline.study.plan import Plan, plan_study
 from nqf_pipeline.study.reading import study_from
+from tests.small import config
 
 
 def study(name: str = "trial", analysis: dict[str, Any] | None = None, report: dict[str, Any] | None = None, **changes: Any) -> Study:
-    experiment = {
-        "architectures": [{"kind": "mlp", "inputs": 6, "outputs": 3, "width": 4}],
-        "tasks": [{"kind": "teacher", "strengths": [1, 0.5], "samples": 40, "test_samples": 40}],
-        "optimizers": [{"kind": "gd", "learning_rate": 0.01}],
-        "sigma": [0.1],
-        "seeds": 8,
-        "steps": 1000,
-    }
-    engine = {"minutes_per_job": 1e-9}
     settings = {"analysis": analysis or {}, "report": report or {}}
-    return study_from({"name": name, "experiments": {"tracks": experiment | changes}, "engine": engine, **settings})
+    return study_from(config(name, {"minutes_per_job": 1e-9}, **{"seeds": 8, "steps": 1000, **changes}) | settings)
 
 
 @pytest.fixture

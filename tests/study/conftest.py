@@ -7,6 +7,7 @@ import pytest
 
 from nqf_pipeline.study.config import Study
 from nqf_pipeline.study.reading import study_from
+from tests.small import config
 
 
 @pytest.fixture
@@ -14,14 +15,8 @@ def small() -> Callable[..., Study]:
     """A study of two buckets with 16 cells, and changes to its experiment."""
 
     def make(name: str = "trial", engine: dict[str, Any] | None = None, **changes: Any) -> Study:
-        experiment = {
-            "architectures": [{"kind": "mlp", "inputs": 6, "outputs": 3, "width": 4}],
-            "tasks": [{"kind": "teacher", "strengths": [1, 0.5], "samples": 40, "test_samples": 40}],
-            "optimizers": [{"kind": "gd", "learning_rate": 0.01}, {"kind": "adam", "learning_rate": 0.001}],
-            "sigma": [0.1, 0.01],
-            "seeds": 4,
-            "steps": 5000,
-        }
-        return study_from({"name": name, "experiments": {"tracks": experiment | changes}, "engine": engine or {}})
+        optimizers = [{"kind": "gd", "learning_rate": 0.01}, {"kind": "adam", "learning_rate": 0.001}]
+        experiment = {"optimizers": optimizers, "sigma": [0.1, 0.01], "seeds": 4, "steps": 5000} | changes
+        return study_from(config(name, engine, **experiment))
 
     return make

@@ -1,0 +1,75 @@
+"""Columns of the tables whose rows are of one cell, or of the job that made it."""
+
+from __future__ import annotations
+
+from nqf_pipeline.store.columns import CELL, STANDING, Column
+
+OF_CELLS: dict[str, tuple[Column, ...]] = {
+    "plateaus": (
+        *CELL,
+        Column("source", "string", "", "curve: network or twin", key=True),
+        Column("mode", "int64", "1", "number of the mode, 1 the strongest", key=True),
+        Column("tier", "string", "", "what predicts: asymptote, event, flow, discrete, or twin (the same-init twin, measured)", key=True),
+        Column("t_measured", "float64", "step", "first step at which the strength reaches rho"),
+        Column("t_uncertainty", "float64", "step", "interpolation error between the records around it"),
+        Column("t_predicted", "float64", "step", "prediction; inf: never"),
+        Column("t_asymptotic", "float64", "step", "prediction of the asymptote tier"),
+        Column("t_low", "float64", "step", "5 % quantile of the predicted ignition over draws of the weights, at these data"),
+        Column("t_high", "float64", "step", "95 % quantile of it"),
+        Column("relative_error", "float64", "1", "t_measured / t_predicted - 1"),
+        Column("plateau_loss", "float64", "loss", "loss on the plateau that the mode's ignition ends"),
+        Column("last_step", "float64", "step", "last step with finite numbers"),
+        Column("status", "string", "", "matched, unmatched_plateau, unmatched_mode or censored"),
+    ),
+    "drops": (
+        *CELL,
+        Column("source", "string", "", "loss curve: network or twin", key=True),
+        Column("tier", "string", "", "what predicts: asymptote, event, flow, discrete, or twin (the same-init twin, measured)", key=True),
+        Column("number", "int64", "1", "place in the order of time, from 1", key=True),
+        Column("mode_numbers", "string", "", "modes that make the drop, joined by - where a curve cannot tell them apart; empty: none"),
+        Column("t_measured", "float64", "step", "drop of the loss: three quarters of the fall are made (half strength of a mode)"),
+        Column("t_low", "float64", "step", "lower end of its 95 % interval, from noise and records"),
+        Column("t_high", "float64", "step", "upper end; inf: the records end in a fall that goes on"),
+        Column("t_predicted", "float64", "step", "ignition of the mode; of several modes, three quarters of their predicted fall"),
+        Column("relative_error", "float64", "1", "t_measured / t_predicted - 1"),
+        Column("plateau_start", "float64", "step", "start of the plateau that the drop ends"),
+        Column("plateau_end", "float64", "step", "end of the plateau"),
+        Column("plateau_loss", "float64", "loss", "loss on the plateau"),
+        Column(
+            "status",
+            "string",
+            "",
+            "matched; unmatched_plateau: a drop that no mode explains; unmatched_mode: due, and no drop; censored: not to be seen in full "
+            "within the records, or too small a fall",
+        ),
+    ),
+    "cells": (
+        *CELL,
+        Column("experiment", "string", "", "part of the study that asked for the cell"),
+        Column("status", "string", "", "done, diverged, timed_out, killed or missing"),
+        Column("remedy", "string", "", "what to do about it"),
+        Column("diverged_step", "int64", "step", "first recorded step that is not finite; -1: none"),
+        *STANDING,
+        Column("last_step", "float64", "step", "last step with finite numbers"),
+        Column("network_loss", "float64", "loss", "training loss of the network at the last step"),
+        Column("twin_loss", "float64", "loss", "training loss of the twin at the last step"),
+        Column("departure_step", "float64", "step", "first record with divergence above 0.1; inf: never"),
+        Column("largest_divergence", "float64", "1", "largest divergence of network and twin"),
+        Column("largest_mode_gap", "float64", "1", "largest difference of a mode's strength between network and twin"),
+        Column("kernel_change", "float64", "1", "twin_kernel_change at the last step: below 0.1 lazy, above 1 feature learning"),
+        Column("kernel_turn", "float64", "1", "twin_kernel_turn at the last step"),
+    ),
+    "timings": (
+        Column("bucket", "string", "", "bucket of the shard", key=True),
+        Column("shard", "string", "", "id of the shard", key=True),
+        Column("kind", "string", "", "training or theory", key=True),
+        Column("stage", "string", "", "what took the time", key=True),
+        Column("seconds", "float64", "s", "wall time"),
+        Column("cells", "int64", "1", "cells in the shard"),
+        Column("bytes", "int64", "byte", "size of the shard"),
+        Column("device", "string", "", "where it ran"),
+        Column("precision", "string", "", "floating-point format"),
+        Column("threads", "float64", "1", "threads of the kernels"),
+        Column("lane_width", "float64", "1", "cells in one compiled program"),
+    ),
+}
