@@ -114,6 +114,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """What a study would run and why: cells, jobs, time, bytes, files. Runs and writes nothing (with --pilot: a table of rates)."""
+    from nqf_pipeline.stages import overview
     from nqf_pipeline.stages.pilot import comparison, time_buckets, untimed
     from nqf_pipeline.stages.reasons import reasons
     from nqf_pipeline.study.plan import plan_file
@@ -122,17 +123,20 @@ def plan(
     if pilot:
         with bar("buckets", len(untimed(wish))) as progress:
             wish = time_buckets(wish, progress)
-    summary = wish.summary() | {"reasons": [asdict(reason) for reason in reasons(wish)], "pilot": comparison(wish)}
+    why, timed = reasons(wish), comparison(wish)
     if as_json:
-        show_json(summary)
+        show_json(wish.summary() | {"reasons": [asdict(reason) for reason in why], "pilot": timed})
         return
-    warnings, why, timed = (summary.pop(name) for name in ("warnings", "reasons", "pilot"))
-    facts(summary | {"train": ", ".join(f"{name} {count:,}" for name, count in summary["train"].items())})
-    show_rows(why)
-    if not why:
+    facts(overview.overview(wish))
+    console.print()
+    show_rows(overview.running(why))
+    if not overview.running(why):
         console.print("nothing to run: all is done")
-    show_rows(timed)
-    show_warnings(warnings)
+    for note in overview.notes(why):
+        console.print(f"- {note}", markup=False, highlight=False, soft_wrap=True)
+    if pilot:
+        show_rows(timed)
+    show_warnings(wish.warnings)
 
 
 @app.command()

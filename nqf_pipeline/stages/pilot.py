@@ -19,12 +19,12 @@ from nqf_pipeline.study.cost import Cost
 from nqf_pipeline.study.devices import device_of, lane_widths
 from nqf_pipeline.study.pilot import Table, Timing, read_pilot
 from nqf_pipeline.study.plan import Plan, plan_study
+from nqf_pipeline.study.rates import rates
 from nqf_pipeline.study.shards import lane_groups
 
-SECONDS, GROWTH, MOST_STEPS = 0.3, 4, 10_000_000
-"""The steps of a run grow by this factor until it takes that long, or has that many."""
-IMPORTS = 2.5
-"""Seconds of a job that the pilot cannot see: interpreter, imports, exit (of an idle core)."""
+SECONDS, GROWTH, MOST_STEPS, REPEATS = 0.15, 3, 10_000_000, 3
+"""The steps of a run grow by this factor until it takes that long, or has that many; the best of so many such runs counts, for processes
+beside this one take caches and memory from it, which processor time does not tell."""
 
 
 def time_buckets(wish: Plan, progress: Callable[[int], None] = lambda done: None) -> Plan:
@@ -74,19 +74,21 @@ def time_bucket(cells: tuple[Cell, ...], width: int, estimate: Cost) -> Timing:
         train(program, executable, timed)
         return process_time() - begun
 
-    fewest = steps = cells[0].records - 1
+    fewest = cells[0].records - 1
     run(fewest)
-    short = long = min(run(fewest) for _ in range(2))
-    while long < SECONDS and steps < MOST_STEPS:
+    short, steps, long = min(run(fewest) for _ in range(REPEATS)), fewest, 0.0
+    while long < SECONDS and steps < MOST_STEPS:  # once at least: two lengths tell steps from records
         steps = min(GROWTH * steps, MOST_STEPS)
         long = run(steps)
-    step = max(long - short, 0.0) / (steps - fewest) if steps > fewest else long / steps
+    if long < REPEATS * SECONDS * GROWTH:
+        long = min(long, *(run(steps) for _ in range(REPEATS - 1)))
+    step = max(long - short, 0.0) / (steps - fewest)
     return Timing(
         step=step / width,
         record=max(short - fewest * step, 0.0) / cells[0].records / width,
-        start=IMPORTS + once,
+        start=rates().imports + once,
         cell=each / len(cells),
-        estimated_step=estimate.step,
+        estimated_step=estimate.lane_step(width),
         lane_width=width,
     )
 

@@ -1,7 +1,8 @@
-"""What a cell costs, from its shapes and from rates measured once: enough to cut jobs of even length, not a promise.
+"""What a cell costs, from its shapes and from rates measured once (`rates.json`): enough to cut jobs of even length, not a promise.
 
-Arithmetic of one step: twice a multiply-add, three times for forward and backward pass. The rates are what one core of the reference
-machine sustains on each architecture with four lanes, nonlinearity, twin and update included.
+A step of a lane group takes a time of its own, however small it is (one call of a kernel after another), and its lanes' arithmetic at the
+rate of its family of programs. Arithmetic of one step: twice a multiply-add, three times for forward and backward pass.
+`python -m benchmarks.cost` measures the rates, with `--check CONFIG` how far estimates are off.
 """
 
 from __future__ import annotations
@@ -17,32 +18,11 @@ from nqf_pipeline.models import CNN, DeepAttention, MatrixSensing, MixtureOfExpe
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.layout import TABLES
+from nqf_pipeline.study.rates import MOMENTS, ROWWISE_MOMENTS, family, family_name, rates
 from nqf_pipeline.study.shards import Shard
 
-RATES = {
-    "mlp": 110e9,
-    "cnn": 60e9,
-    "query_key": 19e9,
-    "multi_head": 22e9,
-    "mixture_of_experts": 70e9,
-    "phase_retrieval": 80e9,
-    "diagonal": 80e9,
-    "fourier_mlp": 14e9,
-}
-"""Arithmetic per second of one core in float32 (gradients of the inputs, which nobody needs, are counted: hence rates above the peak)."""
-OTHER_RATE = 30e9
-TWIN_RATE = 40e9
-"""The same for twins trained alone, on second moments: small products."""
-DOUBLE = 2.5
-"""Float64 against float32."""
-STEP_OVERHEAD, BATCH_OVERHEAD = 0.1e-6, 15e-6
-"""Seconds a lane-step costs however small it is, and what drawing a minibatch adds."""
-PREPARE = 1e-3
-"""Seconds that drawing a cell's data and weights takes."""
-RECORD_STEPS = 4.0
-"""A record (train and test losses, modes, divergence) in units of a step."""
 START = 4.0
-"""Seconds until the first step of a job: interpreter, imports, data, compilation."""
+"""Seconds until the first step of a job that was not measured: interpreter, imports, data, compilation."""
 PREDICTION, BYTES_PREDICTED, PREDICTED_BUCKET = 2e-3, 20e6, 1.0
 """Seconds that a cell's predictions take, bytes of them made and written a second, and seconds of compilation for every shard."""
 MOST_THEORY_JOBS, MOST_TIERS = 32, 4
@@ -57,8 +37,9 @@ they are stored (in shards, and merged). Measured in the default and the smoke s
 TABLE_BYTES, SHARD_BYTES, BUCKET_BYTES, STUDY_BYTES = 2_500, 35_000, 80_000, 6_500_000
 """Rows of a cell in the tables for each mode and one more, in both formats; what a shard and a bucket take however few cells they hold;
 figures and page."""
-FILES_PER_SHARD, FILES_PER_BUCKET, FILES_PER_STUDY = 8, 84, 56 + 2 * len(TABLES)
-"""Shard, predictions, summaries, log, benchmark, locks; two for each array of the store; tables and their checksums, figures, page."""
+FILES_PER_SHARD, FILES_PER_BUCKET, FILES_PER_STUDY = 8, 98, 56 + 2 * len(TABLES)
+"""Shard, predictions, summaries, log, benchmark, locks; two for each array of the store (72 to 97 in the studies of `config/`, by what
+is trained); tables and their checksums, figures, page. An upper bound."""
 
 
 @dataclass(frozen=True)
@@ -97,29 +78,12 @@ def multiply_adds(architecture: Architecture) -> float:
     return float(unit * architecture.width)
 
 
-def moment_multiply_adds(architecture: Architecture) -> float:
-    """The same where the module is its own twin and reads second moments instead of samples: a dense K acts on G."""
-    if architecture.pairing == "rowwise":
-        return float(architecture.unit_size * architecture.width)
-    factors = architecture.factors(np.zeros((architecture.unit_size, architecture.width)))
-    return float(len(factors[0]) * len(factors[-1])) ** 2
-
-
-def step_seconds(cell: Cell, sizes: Sizes) -> float:
-    """Seconds that one lane adds to one step."""
+def arithmetic(cell: Cell, sizes: Sizes) -> float:
+    """Of one lane in one step, in units of float32."""
     architecture, batch = cell.architecture, cell.optimizer.batch_size
-    if not cell.has_network and reads_moments(cell):
-        return STEP_OVERHEAD + 6.0 * (twin_multiply_adds(cell) + sizes.pull) / TWIN_RATE
-    on_moments = architecture.is_own_twin(batch)
-    work = moment_multiply_adds(architecture) if on_moments else multiply_adds(architecture) * (batch or sizes.samples)
-    double = DOUBLE if cell.precision == "float64" else 1.0
-    overhead = STEP_OVERHEAD + (BATCH_OVERHEAD if batch else 0.0)
-    return overhead + double * 6.0 * work / RATES.get(architecture.name, OTHER_RATE)
-
-
-def reads_moments(cell: Cell) -> bool:
-    """Whether second moments tell the twin its gradient (see `dynamics.train.Program.reads_moments`)."""
-    return cell.optimizer.batch_size is None and cell.task.loss_name == "squared_error" and not cell.architecture.layered
+    on_moments = family_name(cell) in (MOMENTS, ROWWISE_MOMENTS)
+    work = twin_multiply_adds(cell) + sizes.pull if on_moments else multiply_adds(architecture) * (batch or sizes.samples)
+    return 6.0 * work * (rates().double if cell.precision == "float64" else 1.0)
 
 
 def twin_multiply_adds(cell: Cell) -> float:
@@ -151,8 +115,10 @@ class Cost:
     """What one lane adds to one record."""
     start: float = START
     """A job until its first step."""
-    cell: float = PREPARE
+    cell: float = 0.0
     """What one cell adds whatever its steps are."""
+    dispatch: float = 0.0
+    """What a step costs a lane group, however many lanes it has."""
     prediction: float = PREDICTION
     """What the predictions of one cell take."""
 
@@ -162,19 +128,25 @@ class Cost:
         predicted = prediction_seconds(cell, sizes)
         if not cell.trained:
             return cls(0.0, 0.0, cell=predicted, prediction=predicted)
-        step = step_seconds(cell, sizes)
-        return cls(step, RECORD_STEPS * step, prediction=predicted)
+        known, measured = family(cell), rates()
+        step = arithmetic(cell, sizes) / known.rate + (measured.batch if cell.optimizer.batch_size else 0.0)
+        record = measured.record + measured.record_steps * step
+        return cls(step, record, measured.imports + known.start, known.cell, known.dispatch, predicted)
 
-    def of_cell(self, cell: Cell) -> float:
-        """Seconds of one lane from first to last step; of its prediction where nothing is trained."""
-        return self.cell + self.step * cell.steps + self.record * cell.records
+    def lane_step(self, lanes: int) -> float:
+        """Seconds of a step of one lane among as many, its share of the call included."""
+        return self.step + self.dispatch / lanes
+
+    def of_cell(self, cell: Cell, lanes: int) -> float:
+        """Seconds of one lane among `lanes` from first to last step; of its prediction where nothing is trained."""
+        return self.cell + self.lane_step(lanes) * cell.steps + self.record * cell.records
 
     def of_shard(self, shard: Shard) -> float:
         """Seconds of one training job, padded lanes like the others, or of the predictions where there is none."""
         if not shard.trained:
             return self.of_predictions(shard)
         together = Counter(cell.lane_key for cell in shard.cells)
-        seconds = {cell.lane_key: self.of_cell(cell) for cell in shard.cells}
+        seconds = {cell.lane_key: self.of_cell(cell, shard.lane_width) for cell in shard.cells}
         return self.start + sum(ceil(number / shard.lane_width) * shard.lane_width * seconds[key] for key, number in together.items())
 
     def of_predictions(self, shard: Shard) -> float:

@@ -21,16 +21,16 @@ class Timing(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    step: NonNegativeFloat = Field(description="what one lane adds to one step")
+    step: NonNegativeFloat = Field(description="a step of one lane among `lane_width`")
     record: NonNegativeFloat = Field(description="what one lane adds to one record")
     start: NonNegativeFloat = Field(description="a job until its first step")
     cell: NonNegativeFloat = Field(description="what one cell adds whatever its steps are")
-    estimated_step: NonNegativeFloat = Field(description="`step` by the static model when the pilot ran")
+    estimated_step: NonNegativeFloat = Field(description="the same by the static model when the pilot ran")
     lane_width: int = Field(ge=1, description="lanes that advanced together")
 
     def correct(self, estimate: Cost) -> Cost:
         """An estimate with what was measured in its place."""
-        return replace(estimate, step=self.step, record=self.record, start=self.start, cell=self.cell)
+        return replace(estimate, step=self.step, record=self.record, start=self.start, cell=self.cell, dispatch=0.0)
 
 
 Table = dict[str, Timing]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from math import ceil
 from pathlib import Path
@@ -122,6 +122,14 @@ class Plan:
             jobs.setdefault(int((end - duration / 2) / target), []).append(shard)
         return tuple(tuple(job) for job in jobs.values())
 
+    @property
+    def lost(self) -> list[Path]:
+        """What the merged data set was made of and is not there any more, or not yet; where there is none, merging asks for all of it."""
+        if not self.layout.merged.exists():
+            return []
+        files = [path for shard in self.training for path in self.results_of(shard)]
+        return [path for path in (*files, *(self.layout.theory_summary(shard.id) for shard in self.shards)) if not path.exists()]
+
     def results_of(self, shard: Shard) -> tuple[Path, Path]:
         """(arrays, summary) that make the cells of a shard done: trained trajectories, or predictions where nothing is trained."""
         if shard.trained:
@@ -167,8 +175,9 @@ class Plan:
         return training + [self._seconds_of_predictions(job) for job in missing if job]
 
     def summary(self) -> dict[str, Any]:
-        """What `nqf plan --json` prints. `seconds` is the estimated wall time of the jobs to run, on `engine.workers` cores."""
-        to_run = [shard for shard in self.shards if not self.done(shard)]
+        """What `nqf plan --json` prints. `seconds` is the estimated wall time of the `jobs` of training and predictions left to
+        run, on `engine.workers` cores; `files` an upper bound."""
+        to_run, durations = [shard for shard in self.shards if not self.done(shard)], self._durations()
         buckets = {shard.bucket for shard in self.shards}
         return {
             "study": self.study.name,
@@ -176,7 +185,8 @@ class Plan:
             "train": dict(Counter(cell.train for cell in self.cells)),
             "buckets": len(buckets),
             "shards": len(self.shards),
-            "seconds": round(wall_seconds(self._durations(), self.study.engine.workers), 1),
+            "seconds": round(wall_seconds(durations, self.study.engine.workers), 1),
+            "jobs": len(durations),
             "bytes": round(self._bytes(len(buckets))),
             "files": FILES_PER_STUDY + FILES_PER_SHARD * len(self.shards) + FILES_PER_BUCKET * len(buckets),
             "to_run": len(to_run),
@@ -202,11 +212,16 @@ def plan(study: Study, manifest: Manifest, results: Path | str = "results", timi
 def _plan(study: Study, layout: Layout, grid: Grid, manifest: Manifest, timings: Table) -> Plan:
     new = [cell for cell in grid.cells.values() if cell.id not in manifest.shard_of]
     costs = costs_of(grid, timings)
-    target = study.engine.job_seconds or seconds_per_job(sum(costs[cell.bucket].of_cell(cell) for cell in new), study.engine.workers)
+
+    def seconds(lanes: int, cell: Cell) -> float:
+        return costs[cell.bucket].of_cell(cell, lanes)
+
     widths, shards = lane_widths(new, study.engine), []
+    work = sum(seconds(widths[cell.bucket], cell) for cell in new)
+    target = study.engine.job_seconds or seconds_per_job(work, study.engine.workers)
     for width in sorted({*widths.values()}):
         alike = [cell for cell in new if widths[cell.bucket] == width]
-        shards += form_shards(alike, width, lambda cell: costs[cell.bucket].of_cell(cell), target)
+        shards += form_shards(alike, width, partial(seconds, width), target)
     return Plan(study, layout, manifest, grid, tuple(shards), timings)
 
 

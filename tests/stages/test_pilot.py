@@ -52,14 +52,14 @@ def test_a_pilot_times_each_bucket_once_and_jobs_are_cut_by_it(config):
     table = results / "trial" / "pilot.json"
     (timing,) = json.loads(table.read_text()).values()
     assert row["measured_us"] == pytest.approx(1e6 * timing["step"], abs=1e-3)
-    assert row["estimated_us"] == pytest.approx(1e6 * before.costs[row["bucket"]].step, abs=1e-3)
+    assert row["estimated_us"] == pytest.approx(1e6 * before.costs[row["bucket"]].lane_step(4), abs=1e-3)
     assert 0 < timing["step"] < 1e-3
     after = plan_file(config, results)
     assert untimed(after) == []
     assert after.costs[row["bucket"]].step == timing["step"]
     assert {cell.id for cell in after.cells} == {cell.id for cell in before.cells}
     assert found["shards"] == len(after.shards)
-    one_cell = after.costs[row["bucket"]].of_cell(after.cells[0])
+    one_cell = after.costs[row["bucket"]].of_cell(after.cells[0], 4)
     assert len(after.shards) == min(20, -(-80 * one_cell // 0.06)), "parts of 0.06 seconds, no smaller than a lane group"
     frozen, timed = freeze(after), table.read_text()
     assert piloted(config)["new"] == 0

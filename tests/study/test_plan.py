@@ -320,3 +320,21 @@ def test_the_former_name_of_the_target_works_and_says_so(small, tmp_path):
     assert plans[1].warnings == []
     with pytest.raises(InputError, match="`seconds_per_job` is the former name of `minutes_per_job`: remove it"):
         small(engine=former | present)
+
+
+def test_what_is_lost_is_named_once_there_is_a_data_set_made_of_it(small, tmp_path):
+    """Before that merging asks for all of it. Files that no rule makes are never named."""
+    trained, predicted = (small(name=name, train=train) for name, train in (("trained", "network_and_twin"), ("predicted", "nothing")))
+    for study, lasting in ((trained, 3), (predicted, 1)):
+        wish = freeze(plan_study(study, tmp_path))
+        assert wish.lost == []
+        wish.layout.merged.write_text("{}")
+        assert len(wish.lost) == lasting * len(wish.shards)
+        finish(wish, wish.shards)
+        assert wish.lost == []
+        shard = wish.shards[0]
+        for path in {*wish.results_of(shard), wish.layout.theory(shard.id), wish.layout.theory_summary(shard.id)}:
+            path.unlink()
+        made = {wish.layout.theory_summary(shard.id)} | (set(wish.results_of(shard)) if shard.trained else set())
+        assert set(wish.lost) == made
+        assert set(plan_study(study, tmp_path).lost) == made

@@ -30,7 +30,7 @@ GRIDS = st.builds(
 def cell_seconds(one, sizes):
     """Of its steps and records."""
     cost = Cost.estimated(one, sizes)
-    return cost.of_cell(one) - cost.cell
+    return cost.of_cell(one, 4) - cost.cell
 
 
 def duration(cell):
@@ -99,7 +99,7 @@ def test_padded_lanes_cost_like_full_ones():
     cost = Cost.estimated(cell(), Sizes(600, 4))
     alone, full = (form_shards([cell(seed) for seed in range(count)], 4, duration, 100.0)[0] for count in (1, 4))
     assert cost.of_shard(alone) == pytest.approx(cost.of_shard(full))
-    assert cost.of_shard(full) == pytest.approx(cost.start + 4 * cost.of_cell(cell()))
+    assert cost.of_shard(full) == pytest.approx(cost.start + 4 * cost.of_cell(cell(), 4))
 
 
 def test_wall_time_is_that_of_the_longest_first_schedule():

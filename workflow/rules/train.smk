@@ -16,7 +16,12 @@ rule train:
         mem_mb=lambda wildcards, threads, attempt: (
             PLAN.megabytes(wildcards.shard, threads) * attempt
         ),
-        gpu=lambda wildcards: PLAN.gpus(wildcards.shard),
+        # A constant where it can be one: Snakemake takes a tenth of a millisecond a job to call a function.
+        gpu=(
+            (lambda wildcards: PLAN.gpus(wildcards.shard))
+            if PLAN.study.engine.device == "gpu"
+            else 0
+        ),
         runtime=lambda wildcards, attempt: PLAN.minutes(wildcards.shard) * attempt,
     params:
         study=STUDY,
