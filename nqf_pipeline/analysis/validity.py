@@ -30,6 +30,11 @@ class Trend:
     high: float
     cells: int
 
+    @property
+    def resolved(self) -> bool:
+        """Whether the interval tells a direction."""
+        return self.low * self.high > 0
+
 
 def timing_errors(plateaus: pd.DataFrame) -> pd.DataFrame:
     """One row per mode whose ignition was seen in network and twin, with the column `error`."""

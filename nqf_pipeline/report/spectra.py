@@ -87,7 +87,8 @@ def _verdict(row: pd.Series) -> str:
 def _title(laws: pd.DataFrame) -> str:
     real = laws[~laws["task"].isin(_MADE)]
     if real.empty:
-        return f"All {len(laws)} spectra are power laws, as prescribed" if laws["power_law"].all() else "Spectra of the ensembles"
+        every = f"All {len(laws)} spectra are power laws" if len(laws) > 1 else "The spectrum is a power law"
+        return f"{every}, as prescribed" if laws["power_law"].all() else "Spectra of the ensembles"
     found = real[real["power_law"] == 1]
     if found.empty:
         return f"No power-law range in {plural(len(real), 'spectrum').replace('spectrums', 'spectra')} of data that are not made as one"

@@ -111,7 +111,7 @@ def _trend(axis: Axes, rows: pd.DataFrame, name: str, found: Trend, look: Report
 
 
 def _title(rows: pd.DataFrame, axes: list[str], trends: dict[str, Trend]) -> str:
-    parts = [f"{_LABELS[axis]}^{trends[axis].slope:.2f}" for axis in axes if axis != "sigma" and np.isfinite(trends[axis].slope)]
+    parts = [f"{_LABELS[axis]}^{trends[axis].slope:.2f}" for axis in axes if axis != "sigma" and trends[axis].resolved]
     best = f", smallest at σ = {number(valley(rows))}" if "sigma" in axes else ""
     powers = f", goes as {listed(parts)}" if parts else ""
     return f"When the twin tells the time of its network: error {percent(float(rows['error'].median()))} (median){best}{powers}"

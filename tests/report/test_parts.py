@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
+from nqf_pipeline.analysis.validity import Trend
 from nqf_pipeline.models import ARCHITECTURES
 from nqf_pipeline.report import tables
 from nqf_pipeline.report.canvas import grid_of
 from nqf_pipeline.report.chosen import finest_predictions
 from nqf_pipeline.report.data import narrowed, ordered, typical, where
 from nqf_pipeline.report.style import architecture_colours, shades
+from nqf_pipeline.report.validity import _title
 from nqf_pipeline.report.wording import listed, number, percent, power, short
 
 
@@ -87,6 +89,12 @@ def test_the_settings_that_a_choice_leaves_out_are_named() -> None:
     rows = pd.concat([pd.DataFrame(sweep), pd.DataFrame({**sweep, "experiment": "b", "width": 256})], ignore_index=True)
     assert narrowed(rows, rows[:1]) == "eps 1e-12, sigma 0.1 and width 16"
     assert narrowed(rows, rows[:3]) == ""
+
+
+@pytest.mark.parametrize(("high", "words"), [(-0.1, ", goes as width^-0.59"), (0.27, ""), (np.nan, "")])
+def test_a_title_claims_no_trend_whose_interval_holds_zero(high: float, words: str) -> None:
+    title = _title(pd.DataFrame({"error": [0.02]}), ["width"], {"width": Trend(-0.59, -1.44, high, 12)})
+    assert title == f"When the twin tells the time of its network: error 2.0\u00a0% (median){words}"
 
 
 def test_order_is_the_registrys_not_the_alphabets():
