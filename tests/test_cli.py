@@ -17,7 +17,7 @@ import pytest
 
 from nqf_pipeline.cli import bar, main, show_json
 from nqf_pipeline.store.open import open_study
-from tests.workflow.runs import CELLS, SHARDS, Workspace
+from tests.workflow.runs import CELLS, PATIENCE, SHARDS, Workspace
 
 Call = Callable[..., tuple[int, str, str]]
 RESULTS = "results/tiny"
@@ -230,7 +230,7 @@ def test_training_shows_its_progress_on_a_terminal(unfinished: tuple[Workspace, 
             break
         shown += part
     os.close(master)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, shown
     assert out == "", "progress goes to standard error"
     cells = len(json.loads((workspace.results / "manifest.jsonl").read_text().splitlines()[0])["cells"])

@@ -30,7 +30,7 @@ from tests.faults.whole import (
     small,
     stop_all,
 )
-from tests.workflow.runs import Workspace, jobs, living, said, training, wait_until
+from tests.workflow.runs import PATIENCE, Workspace, jobs, living, said, training, wait_until
 
 pytestmark = pytest.mark.faults
 
@@ -62,7 +62,7 @@ def done(undisturbed: Workspace, tmp_path: Path) -> Workspace:
 def begin(workspace: Workspace) -> subprocess.Popen[str]:
     """A run up to the moment at which a shard is in training."""
     process = workspace.start(*workspace.snakemake_command("--until", "merge"))
-    wait_until(lambda: training(workspace), process, 300)
+    wait_until(lambda: training(workspace), process)
     return process
 
 
@@ -207,7 +207,7 @@ def test_killed_at_a_random_moment(fresh: Workspace, undisturbed: Workspace, see
             process.wait(timeout=moment)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
         silence(fresh)
         before = finished_work(fresh)
         heal(fresh, until=WHOLE)

@@ -25,7 +25,7 @@ from nqf_pipeline.study.manifest import read_manifest
 from tests.faults.ledger import ledger, told
 from tests.faults.operations import OPERATIONS, base
 from tests.faults.steps import at_step, fails
-from tests.workflow.runs import ROOT
+from tests.workflow.runs import PATIENCE, ROOT
 
 CODES = (errno.ENOSPC, errno.EIO, errno.EACCES)
 LONG = {"merge one more shard"}
@@ -152,7 +152,7 @@ def test_killed_before_every_step(start: Path, truth: Callable[[str], dict[str, 
     folder = tmp_path / "killed"
     shutil.copytree(start, folder / "base" / "small")
     command = [sys.executable, "-m", "tests.faults.killed", str(folder), operation]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     left: dict[str, list[int]] = json.loads(done.stdout)
     assert sum(map(len, left.values())) > 6, "an operation has steps"

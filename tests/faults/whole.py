@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.ledger import message, way_out
-from tests.workflow.runs import STUDY, Workspace, living, new, said
+from tests.workflow.runs import PATIENCE, STUDY, Workspace, living, new, said
 
 EXPERIMENTS = {name: deepcopy(STUDY["experiments"][name]) for name in ("tracks", "table")}
 EXPERIMENTS["tracks"] |= {"optimizers": [{"kind": "gd", "learning_rate": 0.05}]}
@@ -79,7 +79,7 @@ def kept(workspace: Workspace, before: dict[str, bytes]) -> None:
     assert all(now.get(name) == data for name, data in before.items()), "finished shards were lost"
 
 
-def silence(workspace: Workspace, seconds: float = 120) -> None:
+def silence(workspace: Workspace, seconds: float = PATIENCE) -> None:
     """Wait until no process of the workspace lives."""
     end = time.monotonic() + seconds
     while living(workspace):
@@ -95,7 +95,7 @@ def stop_all(workspace: Workspace) -> None:
             continue
 
 
-def ended(process: subprocess.Popen[str], *names: str, seconds: float = 300) -> str:
+def ended(process: subprocess.Popen[str], *names: str, seconds: float = PATIENCE) -> str:
     """What a disturbed run said; where it failed, with the way out."""
     text = process.communicate(timeout=seconds)[0]
     if process.returncode > 0:

@@ -31,7 +31,7 @@ from nqf_pipeline.study.plan import plan_study
 from nqf_pipeline.study.reading import study_from
 from nqf_pipeline.study.shards import Shard
 from tests.store.datasets import theory
-from tests.workflow.runs import STUDY, Workspace, said
+from tests.workflow.runs import PATIENCE, STUDY, Workspace, said
 
 ENDLESS = """
 import sys, time
@@ -52,24 +52,24 @@ def endless(seconds: float, work: str) -> subprocess.Popen[str]:
 
 
 def test_work_ends_at_its_limit_though_it_is_in_native_code() -> None:
-    process = endless(0.5, "kernel")
-    assert process.communicate(timeout=60)[0].splitlines() == ["at work", "ended by None"]
+    process = endless(1.5, "kernel")
+    assert process.communicate(timeout=PATIENCE)[0].splitlines() == ["at work", "ended by None"]
     assert process.returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_work_ends_when_it_is_asked_to(number: signal.Signals) -> None:
-    process = endless(60, "kernel")
+    process = endless(PATIENCE, "kernel")
     assert process.stdout is not None
     assert process.stdout.readline() == "at work\n"
     process.send_signal(number)
-    assert process.communicate(timeout=60)[0].splitlines() == [f"ended by {number.value}"]
+    assert process.communicate(timeout=PATIENCE)[0].splitlines() == [f"ended by {number.value}"]
     assert process.returncode == 128 + number
 
 
 def test_work_in_time_is_left_alone() -> None:
-    process = endless(0.6, "0.1")
-    assert process.communicate(timeout=60)[0].splitlines() == ["at work", "done"]
+    process = endless(PATIENCE, "0.1")
+    assert process.communicate(timeout=PATIENCE)[0].splitlines() == ["at work", "done"]
     assert process.returncode == 0
 
 
@@ -152,7 +152,7 @@ def test_a_job_that_is_asked_to_end_keeps_what_is_trained(
     assert process.stdout is not None
     assert process.stdout.readline().startswith("trained")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    assert process.wait(timeout=PATIENCE) == 128 + signal.SIGTERM
     assert not layout.shard(shard.id).exists()
     assert not layout.attempts(shard.id).exists(), "a polite end is no failure"
     assert sorted(read_record(layout.stopped(shard.id)).cells) == sorted(cell.id for cell in shard.lanes[-1])
@@ -232,7 +232,7 @@ def test_a_job_ended_from_outside_too_often_is_closed(workspace: Workspace, fini
     assert process.stdout is not None
     assert process.stdout.readline().startswith("trained")
     process.kill()
-    process.wait(timeout=60)
+    process.wait(timeout=PATIENCE)
     assert attempts.ended_from_outside(layout, shard.id) == 1
     assert study_status(workspace.results)["ended_from_outside"] == {shard.id: 1}
     (hint,) = hints(workspace.results)

@@ -20,6 +20,7 @@ from nqf_pipeline.store.merge import STORE, merge
 from nqf_pipeline.store.open import open_study
 from tests.store.datasets import Row
 from tests.store.studies import PARTS, ROOT, cell, contents, extended, from_nothing, started, write
+from tests.workflow.runs import PATIENCE
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_killed_at_every_step_of_the_swap(results: Path, tmp_path: Path) -> None
     write(results, extended())
     new = from_nothing(results, extended(), tmp_path / "nothing")
     command = (sys.executable, "-m", "tests.store.killed_merges", str(tmp_path), "150")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     opened = {step: check_after_a_kill(tmp_path / f"killed_{step:04d}", old, new) for step in report["killed"]}

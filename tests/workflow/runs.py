@@ -22,6 +22,8 @@ from nqf_pipeline.stages.status import study_status
 
 ROOT = Path(__file__).parents[2]
 SNAKEFILE = ROOT / "workflow" / "Snakefile"
+PATIENCE = 900.0
+"""Seconds after which a process is taken for hung: no measure of a machine, however slow or busy it is."""
 MLP = {"kind": "mlp", "inputs": 6, "outputs": 3, "width": 8}
 TEACHER = {"kind": "teacher", "inputs": "white", "strengths": [1.0, 0.5], "samples": 32, "test_samples": 16}
 STUDY: dict[str, Any] = {
@@ -126,7 +128,7 @@ class Workspace:
             **options,
         )
 
-    def run(self, *command: str, timeout: float = 300, **options: Any) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, timeout: float = PATIENCE, **options: Any) -> subprocess.CompletedProcess[str]:
         """A process run to its end; streams apart."""
         return subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=timeout, check=False, **options
@@ -204,7 +206,7 @@ def new(folder: Path, **changes: Any) -> Workspace:
     return workspace
 
 
-def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str], seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str], seconds: float = PATIENCE) -> None:
     """Wait for a condition while a process runs; an error when the process ends before."""
     end = time.monotonic() + seconds
     while not condition():

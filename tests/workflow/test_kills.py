@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nqf_pipeline.stages.status import study_status
-from tests.workflow.runs import SHARDS, Workspace, jobs, living, new, said, training, wait_until
+from tests.workflow.runs import PATIENCE, SHARDS, Workspace, jobs, living, new, said, training, wait_until
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def summaries(workspace: Workspace) -> list[Path]:
 
 def kill_group(process: subprocess.Popen[str]) -> str:
     os.killpg(process.pid, signal.SIGKILL)
-    text = process.communicate(timeout=30)[0]
+    text = process.communicate(timeout=PATIENCE)[0]
     assert process.returncode == -signal.SIGKILL
     return text
 
@@ -79,7 +79,7 @@ def test_a_killed_worker_costs_its_own_shard_only(fresh: Workspace, finished: Wo
     wait_until(lambda: training(fresh), process)
     (shard, worker), *_ = training(fresh).items()
     os.kill(worker, signal.SIGKILL)
-    text = process.communicate(timeout=300)[0]
+    text = process.communicate(timeout=PATIENCE)[0]
     assert process.returncode == 1
     assert re.search(r"Error in rule train", text)
     assert shard in text.split("Error in rule train")[1]
@@ -98,7 +98,7 @@ def test_a_worker_that_outlives_its_workflow_is_waited_for(fresh: Workspace, fin
     process = fresh.start(*fresh.snakemake_command())
     wait_until(lambda: training(fresh), process)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait(timeout=30)
+    process.wait(timeout=PATIENCE)
     assert training(fresh), "the worker lives"
     fresh.finish()
     wait_for_silence(fresh)
@@ -115,11 +115,11 @@ def test_two_runs_of_one_study_at_once_are_refused(finished: Workspace, tmp_path
     assert re.search(r"results/tiny: another run of this study goes on \(process \d+ on .*\).*Wait until it ends", said(second))
     assert "Traceback" not in said(second)
     assert workspace.snakemake("--dry-run").returncode == 0, "looking is free"
-    text = process.communicate(timeout=300)[0]
+    text = process.communicate(timeout=PATIENCE)[0]
     assert process.returncode == 0, text
 
 
-def wait_for_silence(workspace: Workspace, seconds: float = 60) -> None:
+def wait_for_silence(workspace: Workspace, seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while living(workspace):
         assert time.monotonic() < end, "processes of a killed run go on"
