@@ -2,9 +2,9 @@
 
 With R(W) the gradient of the network's loss minus that of its form's, both at the same weights, a step needs the form's gradient, which
 second moments give at a small share of the price, and R. R is of higher order in W: nothing on the first plateau, slow on the later ones,
-fast while a mode ignites. So it is computed at some steps and carried on linearly in between; at the next computed step the error of that
-is measured, and from it follows the interval after. Intervals are powers of two that divide their first step, so that lanes meet at the
-steps where the network is computed, and no lane's numbers depend on its neighbours.
+fast while a mode ignites. So it is computed at some steps and carried on in between, along the parabola through its last three values. At
+the next computed step the error of that is measured, and from it follows the interval after. Intervals are powers of two that divide their
+first step, so that lanes meet at the steps where the network is computed, and no lane's numbers depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -33,47 +33,52 @@ class Lag(NamedTuple):
     """R at the last computed step."""
     slope: Array
     """Its change a step."""
+    bend: Array
+    """How that changes, by divided differences of the last three."""
     at: Array
     before: Array
-    """The last computed step, and how many steps it came after the one before."""
+    earlier: Array
+    """The last computed step, how many steps it came after the one before, and that after its own."""
     due: Array
     """The next one."""
     computed: Array
     """How many so far."""
     gap: Array
     """The largest error found so far of a gradient carried on, relative to the network's gradient."""
-    curvature: Array
-    """That error over the product of distances (below), as found last."""
+    constant: Array
+    """The last error over the product of distances (see `renewed`)."""
 
     @classmethod
     def of(cls, weights: Array) -> Lag:
         """Before the first step."""
         nothing, zero = jnp.zeros_like(weights), jnp.zeros((), jnp.int32)
-        return cls(nothing, nothing, zero, zero, zero, zero, *[jnp.zeros((), weights.dtype)] * 2)
+        return cls(nothing, nothing, nothing, zero, zero, zero, zero, zero, *[jnp.zeros((), weights.dtype)] * 2)
 
     def carried(self, step: Array) -> Array:
         """R at a step, from what is known."""
-        return self.rest + self.slope * (step - self.at).astype(self.rest.dtype)
+        ahead = (step - self.at).astype(self.rest.dtype)
+        return self.rest + ahead * (self.slope + self.bend * (ahead + self.before.astype(ahead.dtype)))
 
     def renewed(self, step: Array, gradient: Array, rest: Array, allowed: Array) -> Lag:
         """With the network's gradient computed at this step. `allowed`: relative error of a gradient carried on.
 
-        A line through points a and b misses by curvature (t - a)(t - b): the error just found tells that of each interval to come. The
-        larger of two in a row is believed, since one alone may be small by chance, where the curvature changes sign.
+        A parabola through steps a, b, c misses at t by a constant times (t - a)(t - b)(t - c): the error just found tells that constant,
+        and so that of each interval to come. The larger of two in a row is believed, since one alone may be small by chance.
         """
         steps = jnp.maximum(step - self.at, 1)
         error = jnp.linalg.norm(rest - self.carried(step)) / jnp.linalg.norm(gradient)
-        curvature = error / (steps * (steps + self.before)).astype(error.dtype)
-        expected = jnp.maximum(curvature, self.curvature)
+        constant = error / (steps * (steps + self.before) * (steps + self.before + self.earlier)).astype(error.dtype)
+        expected = jnp.maximum(constant, self.constant)
         interval = jnp.ones((), jnp.int32)
         for power in range(1, LONGEST.bit_length()):
             length = 2**power
-            misses = expected * (length * (length + steps)).astype(error.dtype)
+            misses = expected * (length * (length + steps) * (length + steps + self.before)).astype(error.dtype)
             fits = (misses <= SAFETY * allowed) & (length <= 2 * steps) & (step % length == 0) & (step > 1)
             interval = jnp.where(fits, length, interval)
         gap = jnp.maximum(self.gap, jnp.where(steps > 1, error, 0.0))
         slope = (rest - self.rest) / steps.astype(rest.dtype)
-        return Lag(rest, slope, step, steps, step + interval, self.computed + 1, gap, curvature)
+        bend = (slope - self.slope) / (steps + self.before).astype(rest.dtype)
+        return Lag(rest, slope, bend, step, steps, self.before, step + interval, self.computed + 1, gap, constant)
 
 
 def advance(run: Any, start: Array, stop: Array, network: Gradient, form: Gradient, move: Move, allowed: Array) -> Any:
