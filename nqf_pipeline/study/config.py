@@ -182,6 +182,16 @@ class DaskSettings(Strict):
         """What the analysis uses of its own machine: one where the workers are jobs of their own."""
         return 1 if self.kind == "slurm" else self.workers
 
+    @property
+    def ignored(self) -> list[str]:
+        """What was given for jobs of a queue where there are none, with the way out."""
+        given = [name for name in ("queue", "account", "interface", "options") if getattr(self, name)] if self.kind != "slurm" else []
+        if not given:
+            return []
+        return [
+            f"engine.dask.{', '.join(given)}: used by `kind: slurm` only, and kind is `{self.kind}`: write `kind: slurm`, or leave it out"
+        ]
+
 
 def _dask_word(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value

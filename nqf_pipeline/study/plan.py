@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def warnings(self) -> list[str]:
-        return [*self.study.engine.renamed, *self._over_the_limit(), *self.grid.warnings]
+        return [*self.study.engine.renamed, *self.study.engine.dask.ignored, *self._over_the_limit(), *self.grid.warnings]
 
     def _over_the_limit(self) -> list[str]:
         """Jobs that the plan itself expects to be ended before they are through."""

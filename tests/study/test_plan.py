@@ -310,6 +310,14 @@ def test_jobs_that_would_meet_the_time_limit_are_named_before_they_run(small, tm
     assert not any("limit_hours" in line for line in plan_study(small(**longer), tmp_path).warnings)
 
 
+@pytest.mark.parametrize(
+    ("dask", "named"), [({"queue": "main", "options": ["-v"]}, 1), ({"queue": "main", "kind": "slurm"}, 0), ("slurm", 0)]
+)
+def test_settings_of_a_queue_that_is_not_used_are_named(small, tmp_path, dask, named):
+    said = [line for line in plan_study(small(engine={"dask": dask}), tmp_path).warnings if "engine.dask.queue, options: used by" in line]
+    assert len(said) == named
+
+
 def test_the_former_name_of_the_target_works_and_says_so(small, tmp_path):
     former, present = ({"seconds_per_job": 0.06}, {"minutes_per_job": 0.001})
     plans = [plan_study(small(engine=engine), tmp_path) for engine in (former, present)]
