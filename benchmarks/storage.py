@@ -38,12 +38,12 @@ def storage_rows(scratch: Path, repeats: int) -> list[Row]:
     for _ in range(repeats):
         for folder in (ours, peers):
             shutil.rmtree(folder, ignore_errors=True)
-        seconds["write"].append(_timed(lambda: _write(ours, shards)))
-        seconds["write_peer"].append(_timed(lambda: _write_each(peers, shards)))
+        seconds["write"].append(timed(lambda: _write(ours, shards)))
+        seconds["write_peer"].append(timed(lambda: _write_each(peers, shards)))
         written = [path.read_bytes() for path in ours.rglob("*") if path.is_file()]
-        seconds["disk"].append(_timed(partial(_write_bytes, scratch / "disk", written)))
-        seconds["open"].append(_timed(lambda: _open(ours)))
-        seconds["open_peer"].append(_timed(lambda: _open_each(peers)))
+        seconds["disk"].append(timed(partial(_write_bytes, scratch / "disk", written)))
+        seconds["open"].append(timed(lambda: _open(ours)))
+        seconds["open_peer"].append(timed(lambda: _open_each(peers)))
     files = {folder: sum(path.is_file() for path in folder.rglob("*")) for folder in (ours, peers)}
     rates = {name: [megabytes / s for s in seconds[name]] for name in ("write", "write_peer")}
     times = {name: [1e3 * s for s in seconds[name]] for name in ("open", "open_peer")}
@@ -82,7 +82,8 @@ def trajectories(cells: list[Cell]) -> xr.Dataset:
     )
 
 
-def _timed(work: Callable[[], object]) -> float:
+def timed(work: Callable[[], object]) -> float:
+    """Seconds of wall time."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

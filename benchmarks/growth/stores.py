@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from benchmarks.growth.commands import measured
 from benchmarks.growth.scheduling import sizes
 from benchmarks.growth.sweeps import Sweep
 from benchmarks.memory import peak
-from benchmarks.storage import trajectories, write_shards
+from benchmarks.storage import timed, trajectories, write_shards
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import MLP
 from nqf_pipeline.store.merge import merge
@@ -55,11 +54,11 @@ def main() -> None:
     more = max(count // 10, 1)
     cells = [_cell(seed) for seed in range(count + more)]
     parts = (cells[i : min(i + PER_SHARD, count)] for i in range(0, count, PER_SHARD))
-    seconds = {"shards": _timed(lambda: write_shards(root, ((part, trajectories(part)) for part in parts)))}
-    seconds["merge"] = _timed(lambda: merge(root, cells[:count], {}))
+    seconds = {"shards": timed(lambda: write_shards(root, ((part, trajectories(part)) for part in parts)))}
+    seconds["merge"] = timed(lambda: merge(root, cells[:count], {}))
     memory, megabytes = peak(), sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) / 1e6
     write_shards(root, [(cells[count:], trajectories(cells[count:]))], first=count)
-    seconds["extend"] = _timed(lambda: merge(root, cells, {}))
+    seconds["extend"] = timed(lambda: merge(root, cells, {}))
     nodes = list(open_study(root).trajectories.children.values())
     seconds["open"] = _best(lambda: open_study(root).trajectories)
     seconds["reduce"] = _best(lambda: [node["network_loss"].mean().compute() for node in nodes])
@@ -73,13 +72,7 @@ def _cell(seed: int) -> Cell:
 def _best(work: Callable[[], object]) -> float:
     """Of three, after one untimed."""
     work()
-    return min(_timed(work) for _ in range(3))
-
-
-def _timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    return min(timed(work) for _ in range(3))
 
 
 if __name__ == "__main__":
