@@ -138,7 +138,8 @@ def _half_widths(time: Times, log_loss: Losses, curves: ManyBinned, fits: PowerL
     records = (inside * count).sum(1)
     lag = correlation(residual, records)
     fewer = (1 - lag) / (1 + lag)
-    variance = (residual**2).sum(1) / np.maximum(records - 3 / fewer, records / 3)
+    left = np.maximum(records - 3 / fewer, records / 3)
+    variance = np.divide((residual**2).sum(1), left, out=np.full(len(left), np.nan), where=left > 0)  # NaN: no window
     error = np.sqrt(variance * _response(weight, lag))
     free = np.maximum(np.minimum(inside.sum(1), records * fewer) - 3, 2)
     return np.asarray(student(confidence, free) * error)

@@ -107,8 +107,8 @@ def panels(rows: int, columns: int, height: float, title: str, **options: Any) -
 
 
 def grid_of(count: int, columns: int) -> tuple[int, int]:
-    """Rows and columns for `count` panels, at most `columns` wide."""
-    width = min(count, columns)
+    """Rows and columns for `count` panels, at most `columns` wide; four are a square."""
+    width = min(count, 2 if count == 4 else columns)
     return math.ceil(count / width), width
 
 

@@ -35,7 +35,7 @@ def exponents(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     groups = grid_points(study, every)
     shown = groups[:: -(-len(groups) // PANELS)]
     title = _title(every) if measured else _foretold_title(every)
-    height, width = grid_of(len(shown), 2 if len(shown) == 4 else 3)
+    height, width = grid_of(len(shown), 3)
     figure, axes = panels(height, width, 1.75, title)
     left = drop_unused(axes, len(shown))
     for axis, (name, group) in zip(left, shown, strict=True):
@@ -53,9 +53,9 @@ def _approach(axis: Axes, group: pd.DataFrame, look: ReportSettings, measured: b
     group = group.sort_values("epsilon")
     x = 1.0 / np.log(1.0 / group["epsilon"].to_numpy())
     colour = colour_of(str(group["architecture"].iloc[0]), look.palette)
-    sides = np.abs([group["exponent"] - group["ci_low"], group["ci_high"] - group["exponent"]])
     axis.plot(x, group["predicted_finite"], color=INK, marker=MARKERS["theory"], markersize=8, markerfacecolor="none", **LINES["theory"])
     if measured:
+        sides = np.abs([group["exponent"] - group["ci_low"], group["ci_high"] - group["exponent"]])
         axis.errorbar(x, group["exponent"], yerr=sides, fmt=MARKERS["network"], color=colour, markersize=4.5, capsize=2, linewidth=1.2)
     limit = float(group["predicted_limit"].iloc[0])
     if np.isfinite(limit):
@@ -105,13 +105,13 @@ def _foretold_title(table: pd.DataFrame) -> str:
 
 
 def _away(table: pd.DataFrame) -> str:
-    """', 12 % from their limit at ε = 0.001 and 3 % at ε = 1e-8'; empty where there is no limit."""
+    """', off their limit by 12 % at ε = 0.001 and 3 % at ε = 1e-8'; empty where there is no limit."""
     distance = (table["exponent"] / table["predicted_limit"] - 1).abs()
     if not distance.notna().any():
         return ""
     sizes = [(value, distance[table["epsilon"] == value].median()) for value in sorted(table["epsilon"].unique())[::-1]]
-    named = [f"{percent(median)} from their limit at ε = {number(value)}" for value, median in dict([sizes[0], sizes[-1]]).items()]
-    return f", {listed(named)}"
+    named = [f"{percent(median)} at ε = {number(value)}" for value, median in dict([sizes[0], sizes[-1]]).items()]
+    return f", off their limit by {listed(named)}"
 
 
 def _caption(table: pd.DataFrame, points: int) -> str:

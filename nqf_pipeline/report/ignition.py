@@ -30,7 +30,7 @@ def _parts(networks: pd.DataFrame, alone: pd.DataFrame) -> dict[str, pd.DataFram
     """Panels by name: the networks' first tiers, then the twins alone against their finest prediction."""
     if networks.empty:
         tiers = [tier for tier in TIER_ORDER if len(alone) and tier in set(alone["tier"])][:PANELS]
-        return {f"twins alone: {TIER_NAMES[tier]}": alone[alone["tier"] == tier] for tier in tiers}
+        return {TIER_NAMES[tier]: alone[alone["tier"] == tier] for tier in tiers}
     also = {"twins alone: finest prediction": finest_predictions(alone)} if len(alone) else {}
     tiers = [tier for tier in TIER_ORDER if tier in set(networks["tier"])][: PANELS - len(also)]
     return {TIER_NAMES[tier]: networks[networks["tier"] == tier] for tier in tiers} | also

@@ -52,7 +52,7 @@ def _law(axis: Axes, curves: list[Curves], study: Findings, look: ReportSettings
     for colour, curve in zip(colours, curves, strict=True):
         measured = curve.of("network_loss") is not None or curve.of("twin_loss") is not None
         draw(axis, curve.time, leading_loss(curve), "network", colour, linewidth=2.0)
-        draw(axis, curve.time, curve.untrained("theory_loss"), "theory", INK if measured else colour, linewidth=1.2)
+        draw(axis, curve.time, curve.untrained("theory_loss"), "theory", INK if measured else colour, linewidth=1.2 if measured else 2.0)
     log_axes(axis)
     focus(axis, curves, time=True)
     fit = fit_of(study, curves[-1].cell)

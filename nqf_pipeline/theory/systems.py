@@ -77,7 +77,8 @@ class System:
 
     def loss(self, z: Float[Array, "records groups members"]) -> Float[Array, "records"]:
         gap = (self.coupling * z).sum(-1) - self.target
-        return self.rest + (gap**2).sum(-1) / 8
+        with np.errstate(over="ignore"):  # steps that diverge have an infinite loss
+            return self.rest + (gap**2).sum(-1) / 8
 
     def flow(self, time: Float[Array, "records"], weight_decay: float = 0.0) -> Float[Array, "records groups members"]:
         """z of gradient flow, in closed form (one quadrature a group where members share a sample, or decay breaks a pair's symmetry)."""

@@ -13,6 +13,7 @@ from nqf_pipeline.report.canvas import Drawing, bound, panels, save
 from nqf_pipeline.report.data import USED, Findings
 from nqf_pipeline.report.exponents import _title as exponents_title
 from nqf_pipeline.report.kinds import counted, whose
+from nqf_pipeline.report.names import TIER_NAMES
 from nqf_pipeline.report.run import _title as run_title
 from nqf_pipeline.report.style import theme
 from nqf_pipeline.report.verdict import _cells, _exponents
@@ -115,7 +116,7 @@ def test_a_study_of_twins_alone_speaks_of_no_network(many):
         drawing = figures.FIGURES["ignition"](only, LOOK)
     assert drawing.title.startswith("Twins alone ignite")
     assert "etwork" not in drawing.title
-    assert all(axis.get_title(loc="left").startswith("twins alone: ") for axis in drawing.figure.axes[:2])
+    assert {axis.get_title(loc="left").split("\n")[0] for axis in drawing.figure.axes[:2]} <= set(TIER_NAMES.values())
 
 
 def test_kinds_of_cells_are_counted():
@@ -144,6 +145,25 @@ def test_exponents_of_twins_alone_are_called_so():
     assert exponents_title(both).startswith("Measured exponents (1 of networks, 2 of twins alone) lie")
     (sentence,) = _exponents(findings(exponents=both))
     assert "3 of 3 exponents of power-law features (1 of networks, 2 of twins alone) are resolved" in sentence
+
+
+def test_exponents_of_a_study_that_trains_nothing_are_called_predictions():
+    foretold = pd.concat([fits("feature_power_law", ("theory", "nothing")).assign(epsilon=e, alpha1=2.0, alpha2=0.8) for e in (1e-3, 1e-6)])
+    foretold["exponent"] = foretold["predicted_finite"] = [1.21, 1.155]
+    study = findings(exponents=foretold, index=foretold[["architecture", "task", "alpha1", "alpha2"]])
+    with theme():
+        drawing = figures.FIGURES["exponents"](study, LOOK)
+    assert (
+        drawing.title
+        == "Predicted exponents, nothing trained: 1.16 to 1.21, off their limit by 10\u00a0% at ε = 0.001 and 5.0\u00a0% at ε = 1e-6"
+    )
+    (axis,) = drawing.figure.axes
+    assert not axis.containers, "an interval of a measurement that was not made"
+    assert [text.get_text() for text in drawing.figure.legends[0].get_texts()] == ["predicted (nothing is trained)", "limit, ε → 0"]
+    (sentence,) = _exponents(study)
+    assert sentence.startswith("Nothing is trained of power-law features: 2 exponents are predicted")
+    measured = pd.concat([foretold, fits("feature_power_law", ("twin", "twin"))])
+    assert all("redicted exponents" not in sentence for sentence in _exponents(findings(exponents=measured)))
 
 
 def test_a_twin_alone_is_no_network_of_the_fourier_target():
