@@ -96,7 +96,7 @@ def _stacked(axis: Axes, table: pd.DataFrame, colours: dict[str, str]) -> None:
         axis.text(total, row, f" {number(float(total)) if total else '0'}", va="center", fontsize=8, color=INK)
     axis.margins(x=0.14)
     axis.tick_params(axis="y", length=0)
-    axis.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.1, ncols=4, fontsize=8, handlelength=1.2, columnspacing=1.0)
+    axis.legend(loc="lower right", fontsize=8)
 
 
 def _title(cells: pd.DataFrame, seconds: pd.DataFrame) -> str:
