@@ -188,8 +188,15 @@ def _end(results: Path, shard: Shard, work: Work, signal: int | None) -> int:
             _close(results, shard, Status.timed_out, work)
             forget(layout, shard.id)
             return 0
-        if parts := list(work.parts):
+        parts = list(work.parts)
+        if parts:
             _write(layout.stopped(shard.id), shard, xr.concat(parts, dim="cell"), work)
+        done = sum(part.sizes["cell"] for part in parts)
+        print(
+            f"{layout.root}: the job of shard {shard.id} was asked to end (signal {signal}). {done} of {len(shard.cells)} cells are "
+            "trained and kept; the same command goes on with the others.",
+            file=sys.stderr,
+        )
         return 128 + signal
     finally:
         withdraw(layout, shard.id)

@@ -171,10 +171,13 @@ def test_a_job_that_is_asked_to_end_keeps_what_is_trained(
     assert not layout.attempts(shard.id).exists(), "a trained shard has nothing on record against it"
 
 
-def test_a_shard_that_is_closed_keeps_what_earlier_attempts_trained(workspace: Workspace, finished: Workspace, shard: Shard) -> None:
+def test_a_shard_that_is_closed_keeps_what_earlier_attempts_trained(
+    workspace: Workspace, finished: Workspace, shard: Shard, capsys: pytest.CaptureFixture[str]
+) -> None:
     layout, trained = Layout(workspace.results), part(finished, shard)
     work = Work(shard.lane_width, [trained], {"run": 7.0}, "cpu (of old)", 1, Summary(bucket=shard.bucket, versions={"commit": "old"}))
     assert _end(workspace.results, shard, work, signal.SIGTERM) == 128 + signal.SIGTERM
+    assert f"asked to end (signal 15). {trained.sizes['cell']} of {len(shard.cells)} cells are trained and kept" in capsys.readouterr().err
     _write(layout.attempts(shard.id), [f"process {k} on here" for k in range(5)])
     train_shard(workspace.results, shard)
     record = read_record(layout.shard(shard.id))
