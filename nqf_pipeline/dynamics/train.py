@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial, wraps
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -21,10 +21,10 @@ from jaxtyping import Float, Int
 
 from nqf_pipeline.dynamics import lagging, pytrees
 from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Rows, Split
-from nqf_pipeline.dynamics.losses import LOSSES, accuracy
+from nqf_pipeline.dynamics.losses import LOSSES
+from nqf_pipeline.dynamics.records import Recorder, alone, joined, twin_outputs
 from nqf_pipeline.dynamics.schedules import Shape, share
-from nqf_pipeline.dynamics.twins import Twin
-from nqf_pipeline.forms.kernel import drift
+from nqf_pipeline.dynamics.twins import LARGEST_SIDE, LARGEST_TWIN, Held, Twin
 from nqf_pipeline.forms.losses import Labels, LossName
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.models.base import Architecture
@@ -56,6 +56,17 @@ class _Run(NamedTuple):
     weights: Any
     optimizer: Any
     lag: lagging.Lag | None = None
+
+
+class _Track(NamedTuple):
+    """How a run starts and goes on."""
+
+    update: optax.GradientTransformation
+    gradient: Callable[[Any, Split], Any]
+    """Of the loss, by the weights."""
+    start: Any
+    lags: Callable[[_Run, Array, Array], _Run] | None = None
+    """Takes the run from one step to another by itself; None where every step computes the gradient."""
 
 
 @dataclass(frozen=True)
@@ -109,45 +120,100 @@ class Program:
         return self.network_is_twin or not self.network
 
     def compile(self, group: LaneGroup) -> Executable:
-        """The executable for groups of this shape: (data, weights, twin's weights, hyper, keys, step grid) to a Record."""
-        lanes = jax.vmap(self._simulate, in_axes=(None if self.shared_data else 0, 0, 0, 0, 0, None))
-        small_products = self.architecture.small_products or not self.reads_samples
-        return jax.jit(lanes).lower(*group.arguments(self.precision)).compile(_compiler_options(small_products))
+        """The executable for groups of this shape: (data, weights, twin's weights, hyper, keys, step grid) to a Record.
 
-    def _simulate(
+        On the full batch neither network nor twin needs the other's step. Small twins go their whole way first, in a program that XLA
+        compiles to one piece of code (see `stages.cores`); what is recorded of them is read beside the network.
+        """
+        arguments, small = group.arguments(self.precision), self._small_twin(group)
+        if self.one_run:
+            return self._compiled(self._alone, arguments, self.architecture.small_products or small, in_turns=small)[0]
+        if not small:
+            return self._compiled(self._simulate, arguments, self.architecture.small_products)[0]
+        twins, path = self._compiled(self._twin_path, arguments, True, in_turns=True)
+        networks, _ = self._compiled(self._simulate, (*arguments, path), self.architecture.small_products)
+        return lambda *given: networks(*given, twins(*given))
+
+    def _compiled(
+        self, one_lane: Callable[..., Any], arguments: tuple[Any, ...], small_products: bool, *, in_turns: bool = False
+    ) -> tuple[Executable, Any]:
+        """(Executable for all lanes, shapes of what it returns)."""
+        axes = (None if self.shared_data else 0, 0, 0, 0, 0, None, 0)[: len(arguments)]
+        lanes = _in_turns(one_lane, axes) if in_turns else jax.vmap(one_lane, in_axes=axes)
+        lowered = jax.jit(lanes).lower(*arguments)
+        return lowered.compile(_compiler_options(small_products)), lowered.out_info
+
+    def _small_twin(self, group: LaneGroup) -> bool:
+        """Whether a twin reads moments, on a CPU, with no matrix larger than XLA should multiply by itself."""
+        if not self.reads_moments or jax.default_backend() != "cpu":
+            return False
+        moments, start = group.data.train.moments, group.weights if group.twin_weights is None else group.twin_weights
+        sides = [*moments.optimum.shape[-2:]] if self.architecture.pairing == "outer" else []
+        sides += [*moments.operator.shape[-2:]] if moments.kind != "diagonal" else []
+        return max(sides, default=0) <= LARGEST_SIDE and start[0].size <= LARGEST_TWIN
+
+    @property
+    def _recorder(self) -> Recorder:
+        return Recorder(self.twin, self.loss, self.labels, self.has_moments, self.one_run)
+
+    def _twin_start(self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper) -> tuple[_Track, Array]:
+        """(The twin's track, its first tangent kernel)."""
+        held = self.twin.held(weights if twin_weights is None else twin_weights)
+        rule = _update_rule(self.update, self.twin.rates(hyper), self.schedule)
+        return _Track(rule, self._twin_gradient, held), self.twin.kernel(data.probe, held)
+
+    def _alone(
         self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper, key: Array, steps: Int[Array, "records"]
     ) -> Record:
-        data = self._laid_out(data)
-        rule, twin_rule = (_update_rule(self.update, numbers, self.schedule) for numbers in (hyper, self.twin.rates(hyper)))
-        beside = self.twin.held(weights if twin_weights is None else twin_weights)
-        tracks = (
-            [(twin_rule, self._twin_objective)] if self.one_run else [(rule, self._network_objective), (twin_rule, self._twin_objective)]
-        )
-        start = [_Run(at, update.init(at)) for at, (update, _) in zip([weights, beside][-len(tracks) :], tracks, strict=True)]
-        first_kernel = self.twin.kernel(data.probe, beside)
-        if self.lagging:
-            start[0] = start[0]._replace(lag=lagging.Lag.of(weights))
+        """One lane whose twin's weights are all that is trained."""
+        track, first_kernel = self._twin_start(data, weights, twin_weights, hyper)
 
-        def one_step(step: Array, runs: list[_Run]) -> list[_Run]:
-            batch, behind = self.batch(data, key, step), tracks[len(tracks) - len(runs) :]
-            return [
-                _advance(update, lambda w, f=objective: f(w, batch), run) for (update, objective), run in zip(behind, runs, strict=True)
-            ]
+        def see(runs: list[_Run], _: None) -> Record:
+            return alone(self._recorder.see_twin(data, runs[0].weights, first_kernel), of_both=self.network)
 
-        def to_next_record(runs: list[_Run], bounds: tuple[Array, Array]) -> tuple[list[_Run], Record]:
-            own = [self._lagging(data.train, rule, hyper, runs.pop(0), bounds)] if self.lagging else []
-            runs = own + jax.lax.fori_loop(bounds[0], bounds[1], one_step, runs)
-            return runs, self._record(data, runs, first_kernel)
+        return _train([track], lambda step: self.batch(data, key, step), see, steps)
 
-        # The first record ends an interval of no steps, so that a record is compiled once.
-        return jax.lax.scan(to_next_record, start, (jnp.concatenate([steps[:1], steps[:-1]]), steps))[1]
+    def _twin_path(
+        self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper, key: Array, steps: Int[Array, "records"]
+    ) -> Held:
+        """What one lane's twin holds at the recorded steps."""
+        track, _ = self._twin_start(data, weights, twin_weights, hyper)
+        return _train([track], lambda _: data.train, lambda runs, _: runs[0].weights, steps)
 
-    def _lagging(self, split: Split, rule: optax.GradientTransformation, hyper: Hyper, run: _Run, bounds: tuple[Array, Array]) -> _Run:
-        """The network's run from one recorded step to the next, with gradients of its own where its form does not tell them."""
-        form = Twin(self.architecture)
-        network = jax.grad(lambda weights: self._network_objective(weights, split))
-        quadratic = jax.grad(lambda weights: _pulled(split.moments, form.order(weights)))
-        return lagging.advance(run, *bounds, network, quadratic, lambda at, gradient: _moved(rule, gradient, at), hyper.gradient_error)
+    def _simulate(
+        self,
+        data: Data,
+        weights: Array,
+        twin_weights: Array | None,
+        hyper: Hyper,
+        key: Array,
+        steps: Int[Array, "records"],
+        twin_path: Held | None = None,
+    ) -> Record:
+        """One lane of a network beside its twin, or after it."""
+        data, recorder = self._laid_out(data), self._recorder
+        tracks = [self._network_track(data, weights, hyper)]
+        track, first_kernel = self._twin_start(data, weights, twin_weights, hyper)
+        if twin_path is None:
+            tracks.append(track)
+
+        def see(runs: list[_Run], held: Held | None) -> Record:
+            twin = recorder.see_twin(data, runs[1].weights if held is None else held, first_kernel)
+            record, lag = joined(twin, recorder.see_network(data, runs[0].weights, twin.order)), runs[0].lag
+            return record if lag is None else record._replace(network_gradients=lag.computed, gradient_gap=lag.gap)
+
+        return _train(tracks, lambda step: self.batch(data, key, step), see, steps, twin_path)
+
+    def _network_track(self, data: Data, weights: Array, hyper: Hyper) -> _Track:
+        rule, gradient = _update_rule(self.update, hyper, self.schedule), jax.grad(self._network_objective)
+
+        def lags(run: _Run, start: Array, stop: Array) -> _Run:
+            moments = data.train.moments
+            quadratic = jax.grad(lambda at: _pulled(moments, self.architecture.order(at)))
+            own = partial(gradient, batch=data.train)
+            return lagging.advance(run, start, stop, own, quadratic, lambda at, slope: _moved(rule, slope, at), hyper.gradient_error)
+
+        return _Track(rule, gradient, weights, lags if self.lagging else None)
 
     def _laid_out(self, data: Data) -> Data:
         """Data whose splits the network reads fast; outside the loops, so that this happens once."""
@@ -176,60 +242,53 @@ class Program:
         rows = batch.rows or Rows(batch.encoded, batch.targets.T)
         return LOSSES[self.loss](self.architecture.by_row(weights, rows.samples), rows.targets, axis=1)
 
-    def _outputs(self, weights: Array, split: Split) -> Float[Array, "outputs samples"]:
-        assert split.rows is not None  # whole splits are laid out wherever a network is trained
-        return self.architecture.by_row(weights, split.rows.samples).T
-
-    def _twin_objective(self, weights: Any, batch: Split) -> Float[Array, ""]:
-        order = self.twin.order(weights)
+    def _twin_gradient(self, held: Held, batch: Split) -> Held:
+        if self.architecture.layered:
+            return jax.grad(lambda at: self._twin_loss(batch, self.twin.order(at)))(held)
+        order = self.twin.order(held)
         if self.reads_moments:
-            return _pulled(batch.moments, order)
-        return self._loss(_twin_outputs(batch, order), batch.targets)
+            return self.twin.pull_back(held, batch.moments.gradient(order))
+        return self.twin.pull_back(held, jax.grad(lambda at: self._twin_loss(batch, at))(order))
 
-    def _loss(self, outputs: Array, targets: Array) -> Float[Array, ""]:
-        return LOSSES[self.loss](outputs, targets)
+    def _twin_loss(self, batch: Split, order: Array) -> Float[Array, ""]:
+        return LOSSES[self.loss](twin_outputs(batch, order), batch.targets)
 
-    def _twin_loss(self, split: Split, order: Array) -> Float[Array, ""]:
-        if self.has_moments:
-            return split.moments.loss(order)
-        return self._loss(_twin_outputs(split, order), split.targets)
 
-    def _record(self, data: Data, runs: list[_Run], first_kernel: Array) -> Record:
-        network, twin = runs[0].weights, runs[-1].weights
-        reader = self.twin if self.one_run else Twin(self.architecture)
-        network_order, twin_order = reader.order(network), self.twin.order(twin)
-        twin_loss, twin_test_loss = self._twin_loss(data.train, twin_order), self._twin_loss(data.test, twin_order)
-        test_output = None
-        losses: tuple[Array, ...]
-        if not self.network:
-            losses = (None, twin_loss, None, twin_test_loss, None)
-        elif self.network_is_twin:
-            losses = (twin_loss, twin_loss, twin_test_loss, twin_test_loss, jnp.zeros_like(twin_loss))
-        else:
-            structure = data.train.structure
-            assert structure is not None  # only a network that is its own twin does without samples
-            output, offset = self._outputs(network, data.train), structure.offset
-            gap = output - offset - structure.apply(twin_order)
-            divergence = jnp.sqrt(_squared_error(gap) / _squared_error(data.train.targets - offset))
-            test_output = self._outputs(network, data.test)
-            test_loss = self._loss(test_output, data.test.targets)
-            losses = (self._loss(output, data.train.targets), twin_loss, test_loss, twin_test_loss, divergence)
-        vectors = reader.mode_vectors(network, data.modes)
-        seen = data.modes.strength(network_order) if self.network else None
-        modes = (seen, data.modes.strength(twin_order), (vectors**2).sum(-1))
-        accuracies = self._accuracies(data.test, test_output, twin_order)
-        values: tuple[Array, ...] = (*losses, *modes, *drift(self.twin.kernel(data.probe, twin), first_kernel), *accuracies)
-        record, lag = Record(*values), runs[0].lag
-        return record if lag is None else record._replace(network_gradients=lag.computed, gradient_gap=lag.gap)
+def _train(
+    tracks: list[_Track], batch_at: Callable[[Array], Split], see: Callable[..., Any], steps: Int[Array, "records"], beside: Any = None
+) -> Any:
+    """What is seen of runs on these tracks at the recorded steps; `see` also takes what is `beside` them at that record."""
 
-    def _accuracies(self, test: Split, network: Array | None, twin_order: Array) -> tuple[Array, Array]:
-        if self.labels is None:
-            return None, None
-        twin = _twin_outputs(test, twin_order)
-        if not self.network:
-            return None, accuracy(self.labels, twin, test.targets)
-        own = accuracy(self.labels, twin, test.targets)
-        return own if network is None else accuracy(self.labels, network, test.targets), own
+    def one_step(step: Array, runs: list[_Run]) -> list[_Run]:
+        batch = batch_at(step)
+        return [run if track.lags else _advance(track, run, batch) for track, run in zip(tracks, runs, strict=True)]
+
+    def to_next_record(runs: list[_Run], ahead: tuple[Array, Array, Any]) -> tuple[list[_Run], Any]:
+        start, stop, at_stop = ahead
+        runs = [track.lags(run, start, stop) if track.lags else run for track, run in zip(tracks, runs, strict=True)]
+        if not all(track.lags for track in tracks):
+            runs = jax.lax.fori_loop(start, stop, one_step, runs)
+        return runs, see(runs, at_stop)
+
+    runs = [_Run(at, update.init(at), lagging.Lag.of(at) if lags else None) for update, _, at, lags in tracks]
+    # The first record ends an interval of no steps, so that a record is compiled once.
+    return jax.lax.scan(to_next_record, runs, (jnp.concatenate([steps[:1], steps[:-1]]), steps, beside))[1]
+
+
+def _in_turns(one_lane: Callable[..., Any], axes: tuple[int | None, ...]) -> Callable[..., Any]:
+    """Like `jax.vmap`, lane after lane: small steps run twice as fast where one lane alone is in the core's cache."""
+
+    @wraps(one_lane)
+    def lanes(*arguments: Any) -> Any:
+        own = [argument for argument, axis in zip(arguments, axes, strict=True) if axis == 0]
+
+        def one(lane: list[Any]) -> Any:
+            left = iter(lane)
+            return one_lane(*(argument if axis is None else next(left) for argument, axis in zip(arguments, axes, strict=True)))
+
+        return jax.lax.map(one, own)
+
+    return lanes
 
 
 @cache
@@ -254,15 +313,6 @@ def batch_index(key: Array, step: Array, batch_size: int, samples: int) -> Int[A
     return jax.random.randint(jax.random.fold_in(key, step), (batch_size,), 0, samples)
 
 
-def _twin_outputs(split: Split, order: Array) -> Float[Array, "outputs samples"]:
-    assert split.structure is not None  # data_of gives it wherever moments do not tell
-    return split.structure.offset + split.structure.apply(order)
-
-
-def _squared_error(residual: Float[Array, "outputs samples"]) -> Float[Array, ""]:
-    return (residual**2).sum() / residual.shape[-1]
-
-
 def _update_rule(kind: Literal["linear", "adam"], hyper: Hyper, schedule: Shape | None = None) -> optax.GradientTransformation:
     decay, scale = optax.add_decayed_weights(hyper.weight_decay), optax.scale(-hyper.learning_rate)
     if schedule is not None:
@@ -282,8 +332,8 @@ def _pulled(moments: Moments, order: Array) -> Float[Array, ""]:
     return (order * jax.lax.stop_gradient(moments.gradient(order))).sum()
 
 
-def _advance(update: optax.GradientTransformation, objective: Any, run: _Run) -> _Run:
-    return _moved(update, jax.grad(objective)(run.weights), run)
+def _advance(track: _Track, run: _Run, batch: Split) -> _Run:
+    return _moved(track.update, track.gradient(run.weights, batch), run)
 
 
 def _moved(update: optax.GradientTransformation, gradient: Any, run: _Run) -> _Run:

@@ -16,7 +16,7 @@ from nqf_pipeline.dynamics.train import LaneGroup, Program, train
 from nqf_pipeline.models import CNN, MLP, Diagonal, MultiHead, PhaseRetrieval, QueryKey
 from nqf_pipeline.tasks import Teacher
 
-LABELLESS = [name for name in Record._fields if not name.endswith("accuracy")]
+LABELLESS = [name for name in Record._fields if name not in Record._field_defaults]
 STEPS = np.array([0, 1, 2, 5, 11, 20])
 TASK = Teacher(strengths=(1.0, 0.5), samples=40, test_samples=30)
 SMALL = {

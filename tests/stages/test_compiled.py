@@ -31,7 +31,9 @@ def test_a_program_is_compiled_once_and_a_damaged_one_again(tmp_path):
     (shard,), results = wish.shards, wish.layout.root
     fresh, _ = train(results, shard.id)
     kept = {path: path.read_bytes() for path in (wish.layout.compiled / compiled.processor()).iterdir()}
-    assert {path.name.split("-")[0] for path in kept} == {"jit__simulate"}, "small programs are not kept, however slow the machine"
+    assert {path.name.split("-")[0] for path in kept} == {"jit__simulate", "jit__twin_path"}, (
+        "small programs are not kept, however slow the machine"
+    )
     again, log = train(results, shard.id)
     assert again == fresh
     assert "warning" not in log.lower()
