@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections import Counter
@@ -213,11 +214,13 @@ def analyse(results: Results) -> None:
 @app.command()
 def figures(results: Results) -> None:
     """Draw the figures of a study."""
+    from nqf_pipeline.analysis.workers import granted
     from nqf_pipeline.report.figures import draw
     from nqf_pipeline.stages.run import stage
 
+    gc.freeze()  # what imports leave behind stays: not searched for rubbish again after every few curves
     with stage(results, "figures") as study:
-        for path in draw(results, study.report):
+        for path in draw(results, study.report, min(study.engine.dask.cores, len(granted()))):
             console.print(str(path), highlight=False, soft_wrap=True)
 
 

@@ -94,7 +94,7 @@ def _lay_out(figure: Figure) -> None:
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)  # not "none", which leaves a placeholder for which `savefig` draws everything once more
 
 
 def panels(rows: int, columns: int, height: float, title: str, **options: Any) -> tuple[Figure, np.ndarray]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 
@@ -12,7 +11,8 @@ from nqf_pipeline.analysis.departure import THRESHOLD
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, panels
 from nqf_pipeline.report.chosen import every_network
 from nqf_pipeline.report.data import Findings, narrowed, ordered, where
-from nqf_pipeline.report.names import PAPER, readable
+from nqf_pipeline.report.names import readable
+from nqf_pipeline.report.tiles import tiles
 from nqf_pipeline.report.wording import listed, number, short
 from nqf_pipeline.study.config import ReportSettings
 
@@ -60,20 +60,9 @@ def _map(axis: Axes, part: pd.DataFrame, by: str) -> None:
     leaves = part.pivot_table(index=by, columns="sigma", values="departure_step", aggfunc="median").reindex_like(gap)
     gap, leaves = (frame.reindex(ordered(pd.Series(gap.index))) for frame in (gap, leaves))
     labels = [[_tile(value, step) for value, step in zip(*row, strict=True)] for row in zip(gap.to_numpy(), leaves.to_numpy(), strict=True)]
-    sns.heatmap(
-        gap.set_axis([number(value) for value in gap.columns], axis=1).set_axis([readable(str(value)) for value in gap.index]),
-        annot=np.array(labels, dtype=object),
-        fmt="",
-        annot_kws={"fontsize": 8, "linespacing": 1.35},
-        cmap="rocket_r",
-        norm=NORM,
-        cbar=False,
-        linewidths=1.5,
-        linecolor=PAPER,
-        ax=axis,
-    )
-    axis.set(xlabel="σ", ylabel="")
-    axis.tick_params(length=0, rotation=0)
+    named = gap.set_axis([number(value) for value in gap.columns], axis=1).set_axis([readable(str(value)) for value in gap.index])
+    tiles(axis, named, labels, NORM, gap=1.5, fontsize=8, linespacing=1.35)
+    axis.set_xlabel("σ")
 
 
 def _tile(gap: float, step: float) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.report.beside import Entries, shared
 from nqf_pipeline.report.canvas import Drawing, Omitted, save
 from nqf_pipeline.report.collapse import collapse
 from nqf_pipeline.report.data import Findings
@@ -81,26 +83,34 @@ def chosen(settings: ReportSettings) -> list[str]:
     return [name for name in FIGURES if name in settings.figures]
 
 
-def draw(results: Path, settings: ReportSettings) -> list[Path]:
+def draw(results: Path, settings: ReportSettings, processes: int = 1) -> list[Path]:
     """Draw the chosen figures of a results folder into its `figures/`; figures of earlier settings are removed.
 
     `figures.json`, written last, holds what the page says about each: its title and caption, or why it is left out.
+    Two `processes` draw the same figures in about half the time.
     """
     layout = Layout(Path(results))
-    names = chosen(settings)
-    findings = Findings(open_study(results, allow_partial=True))
-    listing, paths = {}, []
+    listing = shared(partial(_draw, layout.root, settings), chosen(settings), processes)
+    paths = [
+        layout.figures / f"{name}.{suffix}" for name, entry in listing.items() if "omitted" not in entry for suffix in settings.formats
+    ]
+    _remove_stale(layout.figures, paths)
+    write_json(layout.figure_list, listing)
+    return paths
+
+
+def _draw(results: Path, settings: ReportSettings, names: Iterator[str]) -> Entries:
+    """Save some figures; what the page says about each."""
+    findings, listing = Findings(open_study(results, allow_partial=True)), {}
     for name in names:
         with theme(settings.style):
             drawing = FIGURES[name](findings, settings)
             if isinstance(drawing, Omitted):
                 listing[name] = {"omitted": drawing.reason}
                 continue
-            paths += save(drawing, layout.figures, name, settings.formats, settings.dpi)
+            save(drawing, Layout(results).figures, name, settings.formats, settings.dpi)
             listing[name] = {"title": drawing.title, "caption": drawing.caption}
-    _remove_stale(layout.figures, paths)
-    write_json(layout.figure_list, listing)
-    return paths
+    return listing
 
 
 def _remove_stale(folder: Path, kept: list[Path]) -> None:

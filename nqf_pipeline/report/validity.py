@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 
@@ -14,8 +13,9 @@ from nqf_pipeline.analysis.validity import Trend, median_map, middle, plane, swe
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
 from nqf_pipeline.report.chosen import EXACT
 from nqf_pipeline.report.data import Findings, ordered, where
-from nqf_pipeline.report.names import INK, PAPER, readable
+from nqf_pipeline.report.names import INK, readable
 from nqf_pipeline.report.style import colour_of, shades
+from nqf_pipeline.report.tiles import tiles
 from nqf_pipeline.report.wording import listed, number, percent
 from nqf_pipeline.study.config import ReportSettings
 
@@ -71,20 +71,11 @@ def _below(rows: pd.DataFrame, axis: str) -> pd.DataFrame:
 
 def _map(axis: Axes, rows: pd.DataFrame, across: str, up: str) -> None:
     table = median_map(rows, across, up).sort_index(ascending=False)
-    sns.heatmap(
-        table.set_axis([number(float(v)) for v in table.columns], axis=1).set_axis([number(float(v)) for v in table.index]),
-        annot=np.array([[f"{100 * v:.2g}" for v in row] for row in table.to_numpy()], dtype=object),
-        fmt="",
-        annot_kws={"fontsize": 6.5 if table.shape[1] > 4 else 8},
-        cmap="rocket_r",
-        norm=NORM,
-        cbar=False,
-        linewidths=1.2,
-        linecolor=PAPER,
-        ax=axis,
-    )
+    named = table.set_axis([number(float(v)) for v in table.columns], axis=1).set_axis([number(float(v)) for v in table.index])
+    texts = [[f"{100 * v:.2g}" for v in row] for row in table.to_numpy()]
+    tiles(axis, named, texts, NORM, gap=1.2, fontsize=6.5 if table.shape[1] > 4 else 8)
     axis.set(xlabel=_LABELS[across], ylabel=_LABELS[up])
-    axis.tick_params(length=0, rotation=0, labelsize=7.5)
+    axis.tick_params(labelsize=7.5)
     held = _fixed(rows, (across, up))
     axis.set_title("timing error in %" + (f", {held}" if held else ""), fontsize=8.5)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from nqf_pipeline.store.tables import write_table
 from nqf_pipeline.study.cells import Cell
@@ -81,15 +82,15 @@ class Spectra:
         return self._known[name]
 
 
+@threadpool_limits.wrap(limits=1)  # many small factorisations: threads only wait for each other
 def write_spectra(results: Path, cells: Iterable[Cell]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Write the tables `spectra` (a row a mode) and `spectral_laws` (a row a spectrum).
 
     Data drawn anew for each seed are represented by those of the first.
     """
-    chosen: dict[str, Cell] = {}
+    chosen: dict[Any, Cell] = {}
     for cell in sorted(cells, key=lambda cell: (cell.seed, cell.id)):
-        setting = digest([cell.architecture, cell.task, cell.fingerprint])
-        chosen.setdefault(setting, cell)
+        chosen.setdefault((cell.architecture, cell.task, cell.fingerprint), cell)
     modes, laws = [], []
     for cell in chosen.values():
         named = {"architecture": cell.architecture.name, "task": cell.task.name, "spectrum": spectrum_id(cell)}

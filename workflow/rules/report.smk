@@ -10,9 +10,9 @@ rule figures:
         STUDY / "benchmarks" / "figures.tsv"
     conda:
         "../../environment.yml"
-    threads: 1
+    threads: min(PLAN.study.engine.dask.cores, 2)
     resources:
-        mem_mb=4000,
+        mem_mb=lambda wildcards, threads: 4000 * threads,
         runtime=60,
     params:
         study=STUDY,
