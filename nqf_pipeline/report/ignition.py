@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from nqf_pipeline.report.canvas import Drawing, Omitted, log_axes, panels
 from nqf_pipeline.report.chosen import EXACT, finest_predictions, inexact, matched_alone, matched_networks
 from nqf_pipeline.report.data import Findings, ordered
+from nqf_pipeline.report.foretold import foretold
 from nqf_pipeline.report.names import INK, TIER_NAMES, readable
 from nqf_pipeline.report.style import colour_of
 from nqf_pipeline.report.wording import SMALLEST, listed, number, percent, spread
@@ -37,11 +38,11 @@ def _parts(networks: pd.DataFrame, alone: pd.DataFrame) -> dict[str, pd.DataFram
 
 
 def ignition(study: Findings, look: ReportSettings) -> Drawing | Omitted:
-    """Above: measured against predicted step. Below: the relative error by architecture."""
+    """Above: measured against predicted step. Below: the relative error by architecture. Predictions alone where nothing is trained."""
     networks, alone = matched_networks(study), matched_alone(study)
     parts = _parts(networks, alone)
     if not parts:
-        return Omitted("no matched ignition")
+        return foretold(study, look)
     title = _title(networks, alone)
     kinds, optimizers = (ordered(pd.concat([part[name] for part in parts.values()])) for name in ("architecture", "optimizer"))
     figure, axes = panels(2, len(parts), 2.2, title, sharex="row", sharey="row", height_ratios=[1.15, 1])

@@ -349,6 +349,11 @@ class Builder:
         for alpha1, alpha2, epsilon in product((1.5, 2.0), (0.8, 1.0), (1e-6, 1e-9, 1e-12)):
             self.law("ensemble", ("network",), epsilon, alpha1, alpha2)
 
+    def foretold(self):
+        """Nothing is trained."""
+        for epsilon, seed in product((1e-6, 1e-9, 1e-12), range(2)):
+            self.law("foretold", (), epsilon, 1.5, 0.8, seed, train="nothing")
+
     def fourier(self):
         for theta, seed in product((0.0, 0.5, 1.0), range(2)):
             self.law("fourier", ("network", "twin"), 1e-6, 3.0, theta + 1.5, seed, task="fourier", theta=theta, beta=1.5)
