@@ -227,7 +227,9 @@ def way_out(cell: CellInputs, prediction: Prediction) -> str:
     """What a user can do where no tier is given, or where its clock is not to be trusted."""
     train = "run the study: it integrates the twin beside the network, and the table plateaus has the ignition steps of both"
     if prediction.tiers:
-        return f"events overlap or modes move on before they have risen (estimated error above {TRUSTED:.0%}): {train}"
+        return (
+            f"events overlap, modes start near their height or move on before they reach it (estimated error above {TRUSTED:.0%}): {train}"
+        )
     if not cell.optimizer.in_linear_span:
         return f"{train}; gd, sgd and momentum can be predicted"
     if not cell.architecture.smooth:

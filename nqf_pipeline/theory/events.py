@@ -2,20 +2,23 @@
 
 On each plateau the residents relax together (`theory.residents`), towards the best order parameter of their rank. Weights outside the
 residents' directions in unit space are small and follow the linear flow of the residual E = K (G* - G): along its singular pairs, z gains
-4 sigma - 2 weight_decay per unit of time. The next event is when ln z reaches the logarithm of its capacity, where the saturating curve
+4 sigma - 2 weight_decay per unit of time in the symmetric part, loses 4 sigma + 2 weight_decay in the antisymmetric one, and
+2 weight_decay off all pairs. Residents rest where their own pair has sigma = weight_decay / 2: it gains nothing, nor does what is small
+beside them along it. The next event is when ln z reaches the logarithm of its capacity, where the saturating curve
 passes half of it (theory: section 4, "The event clock", matrix form).
 
-The walk is wrong where events overlap, and where a new resident moves on before it has risen. Both are estimated along with it: the
-relative error of an event is what overlaps, in ln z, over the growth so far. Above `TRUSTED`, integrate the twin instead.
+The walk is wrong where events overlap, where a new resident moves on before it has risen, and where weight decay leaves a mode so little
+height that it starts near it. All are estimated along with it: the relative error of an event is what overlaps, in ln z, over the growth so
+far. Above `TRUSTED`, integrate the twin instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.special import expit
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
@@ -36,6 +39,10 @@ MINOR = 0.05
 RELAXATION, SETTLING, RELAXATION_POINTS = 8, 200.0, 100
 """A strength is looked for up to this many times the last event's step, and at least this many growth times of the fastest mode: residents
 relax slowly where inputs are ill-conditioned."""
+FASTEST_LOSS = -1e3
+"""Of ln z per step: a single step may end a decaying part altogether, whose logarithm is infinite."""
+MARGINAL = 1e-6
+"""Pairs that gain no more than this share of what weight decay takes are at rest."""
 TRUSTED = 0.04
 """Relative error, as estimated, up to which the walk is taken."""
 
@@ -132,6 +139,10 @@ class Growing:
     size: Float[Array, "pairs"]
     gain: Float[Array, "pairs"]
     """Of ln z per step."""
+    loss: Float[Array, "pairs"]
+    """The same (negative) of their antisymmetric parts."""
+    idle: float
+    """The same of what no pair drives: 0 without weight decay."""
     height: Float[Array, "pairs"]
     """Of the best multiple of a pair by itself."""
     modes: Float[Array, "pairs degrees"]
@@ -144,8 +155,16 @@ class Growing:
         left, size, right = np.linalg.svd(landscape.residual(order), full_matrices=False)
         curvature = np.einsum("ak,ak->k", left, landscape.moments.operator @ left)
         height = (size - landscape.weight_decay / 2) / np.where(curvature > 0, curvature, np.inf)
-        modes = (left.T @ small.first + right @ small.second) / np.sqrt(2.0)
-        return cls(left, right, size, log_growth(4 * size, optimizer), height, modes, float(np.linalg.norm(order)))
+        modes = small.symmetric(left, right)
+        # Steps so long that what decays would overshoot and grow are not this clock's matter: training diverges.
+        loss, idle = (np.clip(log_growth(rate, optimizer), FASTEST_LOSS, 0) for rate in (-4 * size, np.zeros(())))
+        gain = np.maximum(log_growth(4 * size, optimizer), FASTEST_LOSS)
+        return cls(left, right, size, gain, loss, float(idle), height, modes, float(np.linalg.norm(order)))
+
+    @property
+    def grows(self) -> Bool[Array, "pairs"]:
+        """Not what rests: with weight decay a resident's own pair has no gain but what is left of its relaxation."""
+        return self.gain > MARGINAL * -self.idle
 
     @property
     def room(self) -> Float[Array, "pairs"]:
@@ -156,7 +175,7 @@ class Growing:
     @property
     def need(self) -> Float[Array, "pairs"]:
         """Growth of ln z still missing; inf for pairs that do not rise."""
-        rises = (self.gain > 0) & (self.height >= MINOR * self.height.max()) & (self.height > 0)
+        rises = self.grows & (self.height >= MINOR * self.height.max()) & (self.height > 0)
         need = self.room
         # A weak pair that starts above its capacity is a remnant of the residual; only the strongest may ignite at once.
         at_once = (np.arange(len(need)) == 0) & (self.height >= MINOR * self.learnt)
@@ -177,25 +196,27 @@ class Walker:
     small: Small
     order: Float[Array, "rows columns"]
     now: float = 0.0
+    settling: float = 0.0
+    """Speed per step at which the newest resident comes to rest, where a stretch is not exact along it (with weight decay)."""
     intervals: list[Interval] = field(default_factory=list)
     invaders: list[Invader] = field(default_factory=list)
 
     def next_event(self) -> bool:
         """Follow residents and small weights up to the next event; False if there is none."""
-        interval = 0.0
+        interval, initial = 0.0, replace(self.small)
         for _ in range(MOST_INTERVALS):
             stretch = Stretch(self.landscape, self.order, len(self.invaders))
-            fastest = self._growing(self.order).gain[0]
-            if fastest <= 0:
+            growing = self._growing(self.order)
+            if not growing.grows.any():
                 return False
-            interval = self._bounded(stretch, max(interval * WIDENING, FIRST_INTERVAL / fastest))
+            interval = self._bounded(stretch, max(interval * WIDENING, FIRST_INTERVAL / max(growing.gain[0], self.settling)))
             growing = self._growing(self._after(stretch, interval / 2))
             first = int(np.argmin(growing.waits))
             wait = float(growing.waits[first])
             self._take(stretch, min(wait, interval))
             self.small.advance(growing, min(wait, interval))
             if wait <= interval:
-                self._join(growing, first)
+                self._join(growing, first, initial)
                 return True
         return False
 
@@ -229,22 +250,25 @@ class Walker:
         self.order = stretch.end(steps * self.optimizer.time_scale)
         self.now += steps
 
-    def _overlap(self, growing: Growing, first: int) -> float:
-        """What overlaps with an event, in ln z: company near its own capacity, a predecessor still rising."""
+    def _overlap(self, growing: Growing, first: int, initial: Small) -> float:
+        """What overlaps with an event, in ln z: company near its own capacity, a predecessor still rising, a start near saturation."""
         company = float(np.exp(-np.delete(growing.need, first)).sum()) / 2
+        early = (initial.symmetric(growing.left[:, [first]], growing.right[[first]]) ** 2).sum() / (2 * growing.height[first])
+        company += float(min(early, 1.0))
         if self.invaders:
             before = self.invaders[-1]
             company += float(np.exp(-min((self.now - before.step) * self.optimizer.time_scale * before.rate, 700.0)))
         return company
 
-    def _join(self, growing: Growing, first: int) -> None:
+    def _join(self, growing: Growing, first: int, initial: Small) -> None:
         """The invader becomes a resident at its full height, and its direction in unit space is taken."""
         saturated = growing.height[first] * np.outer(growing.left[:, first], growing.right[first])
         rate = 4 * growing.size[first] - 2 * self.landscape.weight_decay
         before, self.order = self.order, self.order + saturated
         moving = Stretch(self.landscape, self.order, len(self.invaders) + 1).after(np.array([1 / rate]))[0] - self.order
         drift = float(np.linalg.norm(moving) / np.linalg.norm(saturated))
-        error = (self._overlap(growing, first) + drift / 2) / max(float(growing.gain[first]) * self.now, 1e-3)
+        error = (self._overlap(growing, first, initial) + drift / 2) / max(float(growing.gain[first]) * self.now, 1e-3)
+        self.settling = float(growing.gain[first]) if self.landscape.weight_decay else 0.0
         self.invaders.append(Invader(self.now, saturated, rate, before, min(error, 1.0)))
         self.small.remove(growing.modes[first])
 
@@ -264,16 +288,22 @@ class Small:
             rows = np.asarray(np.linalg.qr(rows.T, mode="r")).T
         return cls(rows[: len(factors[0])], rows[len(factors[0]) :])
 
+    def symmetric(self, left: Float[Array, "rows pairs"], right: Float[Array, "pairs columns"]) -> Float[Array, "pairs degrees"]:
+        """p_k: what these pairs hold of the part that grows."""
+        return np.asarray((left.T @ self.first + right @ self.second) / np.sqrt(2.0))
+
     def advance(self, growing: Growing, steps: float) -> None:
-        """The linear flow over some steps: symmetric parts of each singular pair grow, antisymmetric ones decay."""
+        """The linear flow over some steps: symmetric parts of each singular pair grow, antisymmetric ones and what no pair drives decay."""
         left, right, gain = growing.left, growing.right, growing.gain
         # What waits above or at its capacity without an event of its own grows no further.
         growth = np.minimum(gain * steps, np.where(gain > 0, np.maximum(growing.room, 0), np.inf))
+        idle = np.exp(growing.idle * steps / 2)
         others = (left.T @ self.first - right @ self.second) / np.sqrt(2.0)
-        grown = np.expm1(growth / 2)[:, None] * growing.modes / np.sqrt(2.0)
-        decayed = np.expm1(-gain * steps / 2)[:, None] * others / np.sqrt(2.0)
-        self.first = self.first + left @ (grown + decayed)
-        self.second = self.second + right.T @ (grown - decayed)
+        # Beyond the decay that all share.
+        grown = (np.exp(growth / 2) - idle)[:, None] * growing.modes / np.sqrt(2.0)
+        decayed = (np.exp(growing.loss * steps / 2) - idle)[:, None] * others / np.sqrt(2.0)
+        self.first = idle * self.first + left @ (grown + decayed)
+        self.second = idle * self.second + right.T @ (grown - decayed)
 
     def remove(self, direction: Float[Array, "degrees"]) -> None:
         """Take a direction out of unit space."""

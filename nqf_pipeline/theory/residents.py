@@ -4,9 +4,10 @@ While nothing else is large, G = A B^T has as many unit directions as residents,
 
     dG/dt = 2 E B B^T + 2 A A^T E - 2 lambda G,    E = K (G* - G),  lambda the weight decay.
 
-With A A^T and B B^T frozen this is linear: along each right singular vector of G the whitened residual K^(1/2) (G* - G) relaxes by the
-exponential of one symmetric matrix. So a plateau is followed in a few exponential steps however ill-conditioned K is, and its end
-(the best G of that rank without decay, soft-thresholded singular values for white inputs with it) needs no formula of its own.
+With A A^T and B B^T frozen, but for what their change takes back of the decay, this is linear: along each right singular vector of G
+the whitened residual K^(1/2) (G* - G) relaxes by the exponential of one symmetric matrix. So a plateau is followed in a few exponential
+steps however ill-conditioned K is, and its end (the best G of that rank without decay, soft-thresholded singular values for white inputs
+with it) needs no formula of its own.
 """
 
 from __future__ import annotations
@@ -74,14 +75,29 @@ class Stretch:
         values, axes = self.landscape.eigen
         left, size, right = self._factors
         own = np.sqrt(values)[:, None] * (axes.T @ left) * np.sqrt(size)
-        decay = self.landscape.weight_decay
-        shared = own @ own.T + decay * np.eye(len(values))
-        matrices = shared + np.append(size, 0.0)[:, None, None] * np.diag(values)
-        rates, basis = np.linalg.eigh(matrices)
-        gap = self.landscape.goal - self.landscape.whiten(self.order)
+        eased = self._eased(own)
+        rates, basis = np.linalg.eigh(own @ own.T + np.append(size, 0.0)[:, None, None] * np.diag(values) + eased)
+        whitened = self.landscape.whiten(self.order)
+        gap = self.landscape.goal - whitened
         along = np.concatenate([right[:, :, None] * right[:, None, :], (np.eye(right.shape[1]) - right.T @ right)[None]])
-        rests = decay / np.maximum(rates, 1e-300)[..., None] * (basis.transpose(0, 2, 1) @ (self.landscape.goal @ along))
+        pull = self.landscape.weight_decay * (whitened @ along) + eased @ (gap @ along)
+        rests = basis.transpose(0, 2, 1) @ pull / np.maximum(rates, 1e-300)[..., None]
         return rates, basis, basis.transpose(0, 2, 1) @ (gap @ along) - rests, rests
+
+    def _eased(self, own: Float[Array, "seen residents"]) -> Float[Array, "blocks seen seen"]:
+        """What is left of the decay of a deviation once A and B are seen to follow it, along each resident and all other columns.
+
+        To first order a change of strength s u v^T meets 2 lambda - 4 e with e = u^T E v, a rotation 2 lambda - 2 e: 0 and lambda at rest,
+        where e = lambda / 2. Halved here, as all rates are; with lambda in both, the end of a long stretch would miss the resting point.
+        """
+        decay = self.landscape.weight_decay
+        left, _, right = self._factors
+        drive = np.einsum("ak,ab,kb->k", left, self.landscape.residual(self.order), right)
+        turns, swells = (np.clip(decay - share * drive, 0, decay)[:, None, None] for share in (1, 2))
+        unit = own / np.linalg.norm(own, axis=0)
+        itself = np.einsum("ak,bk->kab", unit, unit)
+        identity = np.eye(len(own))
+        return np.concatenate([turns * identity + (swells - turns) * itself, decay / 2 * identity[None]])
 
     def after(self, time: Float[Array, "times"]) -> Float[Array, "times rows columns"]:
         """G after these flow times."""

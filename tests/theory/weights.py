@@ -18,10 +18,11 @@ Array = Any
 
 @dataclass(frozen=True)
 class Twin:
-    """Recovered strengths and loss at every step."""
+    """Recovered strengths, loss and order parameter at every step."""
 
     strength: Array
     loss: Array
+    order: Array
 
     @property
     def ignition(self) -> Array:
@@ -45,12 +46,13 @@ def integrate(inputs: CellInputs, steps: int | None = None) -> Twin:
     rowwise = architecture.pairing == "rowwise"
     factors = [np.array(factor) for factor in reduced(inputs)]
     first, second = ([np.zeros_like(factor) for factor in factors] for _ in range(2))
-    strengths, losses = [], []
+    strengths, losses, orders = [], [], []
     for step in range((int(inputs.step_number[-1]) if steps is None else steps) + 1):
         left, right = factors[0], factors[-1]
         order = (left * right).sum(-1) if rowwise else left @ right.T
         strengths.append(problem.modes.strength(order))
         losses.append(float(problem.moments.loss(order)))
+        orders.append(order)
         slope = 2 * problem.moments.act(order - problem.moments.optimum)
         by_left = slope[:, None] * right if rowwise else slope @ right
         by_right = slope[:, None] * left if rowwise else slope.T @ left
@@ -66,7 +68,7 @@ def integrate(inputs: CellInputs, steps: int | None = None) -> Twin:
                 move = first[k]
             share = 1.0 if optimizer.timetable is None else float(optimizer.timetable.share(np.array(step)))
             factors[k] = factors[k] - optimizer.learning_rate * share * move
-    return Twin(np.array(strengths), np.array(losses))
+    return Twin(np.array(strengths), np.array(losses), np.array(orders))
 
 
 def reduced(inputs: CellInputs) -> tuple[Array, ...]:
