@@ -16,13 +16,15 @@ from nqf_pipeline.report.data import Findings, ordered
 from nqf_pipeline.report.foretold import foretold
 from nqf_pipeline.report.names import INK, TIER_NAMES, readable
 from nqf_pipeline.report.style import colour_of
-from nqf_pipeline.report.wording import SMALLEST, listed, number, percent, spread
+from nqf_pipeline.report.wording import SMALLEST, listed, number, percent, plural, spread
 from nqf_pipeline.study.config import ReportSettings
 
 TIER_ORDER = ("twin", "discrete", "event", "asymptote", "flow")
 PANELS = 3
 """Tiers shown: the first of `TIER_ORDER` that a study has; the tables hold all."""
 _MARKERS = {"gd": "o", "sgd": "v", "momentum": "s", "adam": "^"}
+BEYOND = 30.0
+"""Factor beyond all measured steps at which predictions that lie still farther off are drawn."""
 _RASTER = 1500
 """Points of a panel from which on they are drawn as pixels."""
 
@@ -46,8 +48,9 @@ def ignition(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     title = _title(networks, alone)
     kinds, optimizers = (ordered(pd.concat([part[name] for part in parts.values()])) for name in ("architecture", "optimizer"))
     figure, axes = panels(2, len(parts), 2.2, title, sharex="row", sharey="row", height_ratios=[1.15, 1])
+    reach = _reach(parts)
     for j, (name, part) in enumerate(parts.items()):
-        _scatter(axes[0, j], part, look)
+        _scatter(axes[0, j], part, reach, look)
         axes[0, j].set_title(f"{name}\nn {len(inexact(part)):,}, median {_median(inexact(part))}", fontsize=8.5)
         _errors(axes[1, j], part, kinds, look)
     axes[0, 0].set_ylabel("measured ignition (step)")
@@ -56,7 +59,17 @@ def ignition(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     return Drawing(figure, title, _caption(parts))
 
 
-def _scatter(axis: Axes, part: pd.DataFrame, look: ReportSettings) -> None:
+def _reach(parts: dict[str, pd.DataFrame]) -> tuple[float, float]:
+    """First and last predicted step shown: what was measured, and a factor `BEYOND` on both sides."""
+    measured = pd.concat([part["t_measured"] for part in parts.values()])
+    return float(measured.min()) / BEYOND, float(measured.max()) * BEYOND
+
+
+def _beyond(part: pd.DataFrame, reach: tuple[float, float]) -> int:
+    return int((~part["t_predicted"].between(*reach)).sum())
+
+
+def _scatter(axis: Axes, part: pd.DataFrame, reach: tuple[float, float], look: ReportSettings) -> None:
     style: dict[str, Any] = {
         "linestyle": "none",
         "markersize": 3.6,
@@ -66,9 +79,8 @@ def _scatter(axis: Axes, part: pd.DataFrame, look: ReportSettings) -> None:
     }
     for (architecture, optimizer), group in part.groupby(["architecture", "optimizer"], sort=True):
         look_of: dict[str, Any] = {"marker": _MARKERS.get(optimizer, "o"), "color": colour_of(architecture, look.palette)}
-        axis.plot(group["t_predicted"], group["t_measured"], **style, **look_of)
-    ends = part[["t_predicted", "t_measured"]].agg(["min", "max"])
-    line = [ends.loc["min"].min(), ends.loc["max"].max()]
+        axis.plot(group["t_predicted"].clip(*reach), group["t_measured"], **style, **look_of)
+    line = [part["t_measured"].min(), part["t_measured"].max()]
     axis.plot(line, line, color=INK, linewidth=0.8)
     log_axes(axis)
     axis.set_xlabel("predicted (step)")
@@ -125,8 +137,10 @@ def _caption(parts: dict[str, pd.DataFrame]) -> str:
     every = pd.concat(parts.values())
     exact = finest_predictions(every[every["architecture"].isin(EXACT) & (every["source"] == "network")])
     also = f" Exactly quadratic networks against prediction: n {len(exact):,}, {spread(exact['relative_error'])}." if len(exact) else ""
+    off = sum(_beyond(part, _reach(parts)) for part in parts.values())
+    edge = f" At the edge: {plural(off, 'prediction')} more than a factor {BEYOND:g} beyond all measured steps." if off else ""
     return (
-        "Above: each point is one mode of one cell, the line is equality. "
+        f"Above: each point is one mode of one cell, the line is equality.{edge} "
         f"Below: median error by architecture and σ, thin lines "
         f"from 5 to 95 % of the modes; in brackets, the worst. {'; '.join(pieces)}.{also}"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -18,6 +20,8 @@ from nqf_pipeline.study.config import ReportSettings
 
 _NAMES = ("network_mode", "twin_mode", "theory_ignition", "mode_number")
 MODES_SHOWN = 6
+CLOSE = 0.04
+"""Share of a panel's width that the number of a mode takes."""
 _LINE = {**LINES["theory"], "linewidth": 1.8}
 
 
@@ -56,18 +60,27 @@ def _panel(axis: Axes, curve: Curves, look: ReportSettings) -> None:
     colours = shades(colour_of(curve.cell["architecture"], look.palette), shown)
     finest = curve.finest("theory_ignition")
     numbers = curve.data["mode_number"].to_numpy() if "mode_number" in curve.data else np.arange(1, shown + 1)
+    window = _window(curve.steps, network[:, :shown])
+    sides = _sides(finest[1][:shown], window) if finest else []
     for k in range(shown):
         draw(axis, curve.steps, network[:, k], "network", colours[k])
         draw(axis, curve.steps, None if twin is None else twin[:, k], "twin", INK)
         if finest and np.isfinite(finest[1][k]):
             axis.axvline(finest[1][k], color=colours[k], **_LINE)
-            axis.text(finest[1][k], 1.2, f" {numbers[k]}", color=INK, va="top", fontsize=8.5, fontweight="bold", clip_on=True)
+            axis.text(finest[1][k], 1.2, f" {numbers[k]} ", ha=sides[k], color=INK, va="top", fontsize=8.5, fontweight="bold", clip_on=True)
     log_axes(axis, y=False)
     axis.set(ylim=(-0.05, 1.22), yticks=[0, 0.5, 1])
-    axis.set_xlim(*_window(curve.steps, network[:, :shown]))
+    axis.set_xlim(*window)
     axis.set_title(
         readable(curve.cell["architecture"]) + (f" ({TIER_NAMES[finest[0]]})" if finest else " (no prediction without training)")
     )
+
+
+def _sides(times: np.ndarray, window: tuple[float, float]) -> list[str]:
+    """Where the numbers end or begin beside the lines: left of a line whose right neighbour leaves no room."""
+    room, order = (window[1] / window[0]) ** CLOSE, np.argsort(times)
+    tight = {int(k) for k, following in pairwise(order) if times[following] < times[k] * room}
+    return ["right" if k in tight else "left" for k in range(len(times))]
 
 
 def _window(steps: np.ndarray, strengths: np.ndarray) -> tuple[float, float]:

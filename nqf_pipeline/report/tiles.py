@@ -25,7 +25,7 @@ def tiles(axis: Axes, table: pd.DataFrame, texts: Sequence[Sequence[str]], norm:
     """
     rows, columns = table.shape
     sns.despine(ax=axis, left=True, bottom=True)
-    values = np.ma.masked_invalid(table.to_numpy(float))
+    values = np.ma.masked_invalid(table.clip(lower=norm.vmin).to_numpy(float))  # zero has no logarithm, and a colour: the first
     mesh = axis.pcolormesh(values, cmap="rocket_r", norm=norm, linewidths=gap, edgecolors=PAPER)
     axis.set(xlim=(0, columns), ylim=(rows, 0))
     axis.set_xticks(np.arange(columns) + 0.5, list(table.columns))

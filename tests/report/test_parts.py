@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 
 from nqf_pipeline.analysis.validity import Trend
 from nqf_pipeline.models import ARCHITECTURES
-from nqf_pipeline.report import tables
+from nqf_pipeline.report import ignition, modes, tables
 from nqf_pipeline.report.canvas import grid_of
 from nqf_pipeline.report.chosen import finest_predictions
 from nqf_pipeline.report.data import narrowed, ordered, typical, where
@@ -134,3 +134,17 @@ def test_a_long_table_says_where_its_other_rows_are() -> None:
     assert tables._rest(tables.MOST, "cells") == ""
     assert f"The first {tables.MOST:,} of 20,000 rows" in tables._rest(20_000, "cells")
     assert "nqf query RESULTS cells" in tables._rest(20_000, "cells")
+
+
+def test_numbers_of_close_modes_stand_on_both_sides():
+    """Steps 55 and 58 of a window from 20 to 1000 are closer than a number is wide."""
+    times = np.array([40.0, 58.0, 55.0, np.inf, 500.0, np.nan])
+    assert modes._sides(times, (20.0, 1000.0)) == ["left", "left", "right", "left", "left", "left"]
+
+
+def test_a_prediction_far_off_leaves_the_others_readable():
+    """A single one, of 1e18 steps, is drawn at the edge and said to be."""
+    table = pd.DataFrame({"t_measured": [10.0, 1000.0], "t_predicted": [11.0, 1e18]})
+    reach = ignition._reach({"clock": table})
+    assert reach == (10 / ignition.BEYOND, 1000 * ignition.BEYOND)
+    assert ignition._beyond(table, reach) == 1
