@@ -56,6 +56,13 @@ class Cell(BaseModel):
         check_records(self.steps, self.records)
         return self
 
+    @model_validator(mode="after")
+    def _no_name_for_what_changes_nothing(self) -> Cell:
+        """`gradient_error` is 0 in cells that it cannot touch, so that they keep one identity whatever it says."""
+        if self.optimizer.gradient_error and not self._can_lag:
+            object.__setattr__(self, "optimizer", self.optimizer.model_copy(update={"gradient_error": 0.0}))
+        return self
+
     @cached_property
     def id(self) -> str:
         """16 hex digits naming the numbers: equal ids, equal results."""
@@ -95,9 +102,19 @@ class Cell(BaseModel):
 
     @property
     def lags(self) -> bool:
-        """Whether the network's gradient is computed at some steps only: where second moments tell the gradient of its quadratic form."""
-        told = self.task.loss_name == "squared_error" and not self.architecture.layered and not self.is_own_twin
-        return self.has_network and told and self.optimizer.gradient_error > 0
+        """Whether the network's gradient is computed at some steps only (see `dynamics.lagging`)."""
+        return self._can_lag and self.optimizer.gradient_error > 0
+
+    @property
+    def _can_lag(self) -> bool:
+        """Whether there is a network, no quadratic form itself, whose form's gradient is to be had for little."""
+        return self.has_network and self.reads_moments and not self.is_own_twin
+
+    @property
+    def reads_moments(self) -> bool:
+        """Whether second moments tell the gradient of the quadratic form: squared error on the full batch, outputs linear in one order
+        parameter."""
+        return self.optimizer.batch_size is None and self.task.loss_name == "squared_error" and not self.architecture.layered
 
     @property
     def is_own_twin(self) -> bool:

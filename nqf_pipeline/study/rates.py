@@ -49,14 +49,9 @@ def family_name(cell: Cell) -> str:
     """The family that a cell's program is one of: one run on second moments, or the network of an architecture."""
     architecture = cell.architecture
     one_run = not cell.has_network or architecture.is_own_twin(cell.optimizer.batch_size)
-    if one_run and reads_moments(cell):
+    if one_run and cell.reads_moments:
         return ROWWISE_MOMENTS if architecture.pairing == "rowwise" else MOMENTS
     return architecture.name
-
-
-def reads_moments(cell: Cell) -> bool:
-    """Whether second moments tell the twin its gradient (see `dynamics.train.Program.reads_moments`)."""
-    return cell.optimizer.batch_size is None and cell.task.loss_name == "squared_error" and not cell.architecture.layered
 
 
 def family(cell: Cell) -> Family:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nqf_pipeline.dynamics.lagging import LONGEST, SAFETY, Lag
 from nqf_pipeline.dynamics.optimizers import Optimizer
-from nqf_pipeline.models import CNN, MLP, MultiHead, PhaseRetrieval, QueryKey
+from nqf_pipeline.models import CNN, MLP, DeepMLP, MultiHead, PhaseRetrieval, QueryKey
 from nqf_pipeline.stages.train import Stopwatch, run_cells
 from nqf_pipeline.store.schema import normalise, validate
 from nqf_pipeline.study.cells import Cell
@@ -168,3 +168,15 @@ def test_who_lags():
     assert not cell.model_copy(update={"train": "twin"}).lags
     with pytest.raises(ValueError, match="every minibatch has another"):
         Optimizer(kind="sgd", batch_size=8, gradient_error=1e-3)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"train": "twin"}, {"train": "nothing"}, {"architecture": PhaseRetrieval(inputs=5)}, {"architecture": DeepMLP(inputs=5)}],
+    ids=["twin", "nothing", "own twin", "layered"],
+)
+def test_cells_that_it_cannot_touch_keep_their_identity(changed):
+    with_error, without = (Cell(**{**dict(cells_of("mlp", "gd", allowed=allowed)[0]), **changed}) for allowed in (ALLOWED, 0.0))
+    assert with_error.optimizer == without.optimizer
+    assert with_error.id == without.id
+    assert with_error.bucket == without.bucket
