@@ -20,7 +20,7 @@ Seeds = Float[np.ndarray, "seeds"]
 
 def without_each(curves: Curves, rule: WindowRule, one: Callable[[int], float]) -> Seeds:
     """The exponent of the mean curve without each seed, in the window of the others. `one` gives it for a single seed: it is asked where
-    the window is not the rule's plain one, and raises Unresolved where there is no exponent."""
+    the window is not the rule's plain one, or a mean not finite, and raises Unresolved where there is no exponent."""
     start, end = _windows(curves, rule)
     inside = np.array([Window(*ends, float("nan")).of(curves.time) for ends in zip(start, end, strict=True)])
     plain = np.flatnonzero(inside.sum(1) >= POINTS)
@@ -61,17 +61,20 @@ def _medians(ignition: Float[np.ndarray, "seeds modes"]) -> Float[np.ndarray, "s
 
 
 def _fits(curves: Curves, seeds: np.ndarray, inside: Bool[np.ndarray, "points"]) -> Seeds:
-    """Exponents without each of some seeds, which share a window."""
-    time, loss = curves.time[inside], curves.loss[:, inside]
-    if curves.floor is None:
-        return fit_many(time, _means(loss, seeds)).exponent
-    excess = _means(loss - curves.floor[:, None], seeds)
-    above = np.asarray((excess > 0).all(1))
-    found = np.where(above, straight_many(time, np.where(above[:, None], excess, 1.0)), np.nan)
-    if not above.all():
-        found[~above] = fit_many(time, _means(loss, seeds[~above])).exponent
+    """Exponents without each of some seeds, which share a window; NaN where a mean is not finite in it."""
+    time, loss, found = curves.time[inside], curves.loss[:, inside], np.full(len(seeds), np.nan)
+    means = _means(loss, seeds)
+    free = np.asarray(np.isfinite(means).all(1))
+    if curves.floor is not None:
+        excess = _means(loss - curves.floor[:, None], seeds)
+        above = free & np.asarray((excess > 0).all(1))
+        found[above] = straight_many(time, excess[above])
+        free &= ~above
+    if free.any():
+        found[free] = fit_many(time, means[free]).exponent
     return found
 
 
 def _means(values: Float[np.ndarray, "seeds points"], left_out: np.ndarray) -> Float[np.ndarray, "left_out points"]:
-    return np.asarray((values.sum(0) - values[left_out]) / (len(values) - 1))
+    with np.errstate(invalid="ignore", over="ignore"):  # of runs that diverged
+        return np.asarray((values.sum(0) - values[left_out]) / (len(values) - 1))

@@ -11,10 +11,10 @@ _TRAIN = {"network_and_twin": "networks with twins", "twin": "twins alone", "not
 def overview(wish: Plan) -> dict[str, str]:
     """The rows of a table, each a fact that a reader asks for."""
     found = wish.summary()
-    trained = [shard.bucket for shard in wish.training]
-    timed = len({bucket for bucket in trained if bucket in wish.timings})
-    basis = f"{timed} of {len({*trained})} buckets timed by the pilot, the rest estimated" if timed else "estimated, not timed"
-    timed_all = timed == len({*trained}) and timed > 0
+    trained = {shard.bucket for shard in wish.training if not wish.done(shard)}
+    timed = len(trained & set(wish.timings))
+    basis = f"{timed} of {len(trained)} buckets timed by the pilot, the rest estimated" if timed else "estimated, not timed"
+    timed_all = timed == len(trained) and timed > 0
     left = f"about {duration(found['seconds'])} on {wish.study.engine.workers} cores for {found['jobs']:,} jobs"
     return {
         "study": found["study"],

@@ -63,16 +63,24 @@ def test_batched_fits_agree_with_scipy(decades: float, noise: float) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(seeds=st.integers(2, 7), modes=st.integers(3, 12), floor=st.sampled_from([None, 0.0, 0.02]), draw=st.integers(0, 2**31))
-def test_all_seeds_are_left_out_at_once_as_one_by_one(seeds: int, modes: int, floor: float | None, draw: int) -> None:
-    """With modes that some seeds never ignite, windows that differ from seed to seed, and floors known or not."""
+@given(
+    seeds=st.integers(2, 7),
+    modes=st.integers(3, 12),
+    floor=st.sampled_from([None, 0.0, 0.02]),
+    broken=st.sampled_from([0.0, 0.0, np.inf, np.nan]),
+    draw=st.integers(0, 2**31),
+)
+def test_all_seeds_are_left_out_at_once_as_one_by_one(seeds: int, modes: int, floor: float | None, broken: float, draw: int) -> None:
+    """With modes that some seeds never ignite, windows that differ from seed to seed, floors known or not, and a run that diverges."""
     rng = np.random.default_rng(draw)
     time, number = np.geomspace(1, 1e4, 60), rng.permutation(np.arange(1, modes + 1) * 10)
     slope = rng.uniform(0.4, 1.2, (seeds, 1))
     ignition = 3.0 * number**1.2 * rng.lognormal(0, 0.2, (seeds, modes))
     ignition[rng.random(ignition.shape) < 0.1] = np.nan
     known = None if floor is None else np.full(seeds, floor)
-    curves = Curves(time, time**-slope * rng.lognormal(0, 0.01, (seeds, 60)) + (floor or 0.01), known, ignition, number)
+    loss = time**-slope * rng.lognormal(0, 0.01, (seeds, 60)) + (floor or 0.01)
+    loss[0, int(rng.integers(20, 60)) :] += broken
+    curves = Curves(time, loss, known, ignition, number)
     rule, asked = WindowRule(first_mode=20, last_share=0.8, decades=0.4), []
 
     def one(seed: int) -> float:

@@ -10,7 +10,7 @@ from nqf_pipeline.stages.overview import duration, notes, overview, running, siz
 from nqf_pipeline.stages.reasons import DAMAGED, NEW, OTHER_VERSION, Reason
 from nqf_pipeline.study.manifest import Manifest
 from nqf_pipeline.study.pilot import Timing
-from nqf_pipeline.study.plan import plan
+from nqf_pipeline.study.plan import Plan, plan
 from nqf_pipeline.study.reading import study_from
 
 EXPERIMENT = {
@@ -53,6 +53,25 @@ def test_an_overview_says_what_the_pilot_timed(tmp_path: Path) -> None:
     assert overview(plan(STUDY, Manifest(), tmp_path, timings))["time"].endswith("(timed by the pilot)")
     one = dict(list(timings.items())[:1])
     assert overview(plan(STUDY, Manifest(), tmp_path, one))["time"].endswith("(1 of 2 buckets timed by the pilot, the rest estimated)")
+
+
+def test_an_overview_counts_only_buckets_that_are_left_to_do(tmp_path: Path) -> None:
+    wish = plan(STUDY, Manifest(), tmp_path)
+    first, second = sorted(wish.costs)
+    timings = {first: Timing(step=1e-5, record=0, start=1, cell=0, estimated_step=1e-5, lane_width=4)}
+    timed = plan(STUDY, Manifest(), tmp_path, timings)
+    _finish(timed, first)
+    assert overview(timed)["time"].endswith("(estimated, not timed)")
+    _finish(timed, second)
+    assert overview(timed)["time"] == "nothing left to train or predict"
+
+
+def _finish(wish: Plan, bucket: str) -> None:
+    for shard in wish.training:
+        if shard.bucket == bucket:
+            for path in (*wish.results_of(shard), wish.layout.theory_summary(shard.id)):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
 
 
 def test_only_what_runs_is_listed_as_running() -> None:
