@@ -7,10 +7,10 @@ lock) and ends by itself when no figure is left, also when the first one was kil
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any
 
 from nqf_pipeline.errors import InputError, WorkError
 
@@ -30,35 +30,34 @@ def shared(work: Work, names: Sequence[str], processes: int) -> Entries:
     if processes < 2 or len(names) < ENOUGH:
         return work(iter(names))
     spawn = get_context("spawn")
-    taken, (answers, answer) = spawn.Value("i", 0), spawn.Pipe(duplex=False)
-    other = spawn.Process(target=_other, args=(work, names, taken, answer), daemon=True)
+    (waiting, enter), (answers, answer) = spawn.Pipe(duplex=False), spawn.Pipe(duplex=False)
+    os.write(enter.fileno(), bytes(range(len(names))))
+    enter.close()
+    other = spawn.Process(target=_other, args=(work, names, waiting, answer), daemon=True)
     other.start()
     answer.close()
     try:
-        drawn = work(_next(names, taken))
+        drawn = work(_next(names, waiting))
         found = _received(answers)
-    finally:
+    except BaseException:
         other.terminate()
-        other.join()
+        raise
+    finally:
+        other.join()  # its libraries put their own locks away
     drawn |= found
     return {name: drawn[name] for name in names}
 
 
-def _next(names: Sequence[str], taken: Any) -> Iterator[str]:
-    """Names that no process has taken yet."""
-    while True:
-        with taken.get_lock():
-            place = taken.value
-            taken.value += 1
-        if place >= len(names):
-            return
-        yield names[place]
+def _next(names: Sequence[str], waiting: Connection) -> Iterator[str]:
+    """Names that no process has taken yet: a byte of a pipe is read once, whoever reads it."""
+    while place := os.read(waiting.fileno(), 1):
+        yield names[place[0]]
 
 
-def _other(work: Work, names: Sequence[str], taken: Any, answer: Connection) -> None:
+def _other(work: Work, names: Sequence[str], waiting: Connection, answer: Connection) -> None:
     gc.freeze()
     try:
-        answer.send(work(_next(names, taken)))
+        answer.send(work(_next(names, waiting)))
     except (InputError, WorkError) as error:
         answer.send(error)
 
