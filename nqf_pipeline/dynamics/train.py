@@ -24,7 +24,8 @@ from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Rows, Split
 from nqf_pipeline.dynamics.losses import LOSSES
 from nqf_pipeline.dynamics.records import Recorder, alone, joined, twin_outputs
 from nqf_pipeline.dynamics.schedules import Shape, share
-from nqf_pipeline.dynamics.twins import LARGEST_SIDE, LARGEST_TWIN, Held, Twin
+from nqf_pipeline.dynamics.turns import LARGEST_PATH, in_turns, largest_side
+from nqf_pipeline.dynamics.twins import Held, Twin
 from nqf_pipeline.forms.losses import Labels, LossName
 from nqf_pipeline.forms.moments import Moments
 from nqf_pipeline.models.base import Architecture
@@ -144,13 +145,12 @@ class Program:
         return lowered.compile(_compiler_options(small_products)), lowered.out_info
 
     def _small_twin(self, group: LaneGroup) -> bool:
-        """Whether a twin reads moments, on a CPU, with no matrix larger than XLA should multiply by itself."""
+        """Whether a twin reads moments, on a CPU, and is small; beside a network also its whole path (see `dynamics.turns`)."""
         if not self.reads_moments or jax.default_backend() != "cpu":
             return False
-        moments, start = group.data.train.moments, group.weights if group.twin_weights is None else group.twin_weights
-        sides = [*moments.optimum.shape[-2:]] if self.architecture.pairing == "outer" else []
-        sides += [*moments.operator.shape[-2:]] if moments.kind != "diagonal" else []
-        return max(sides, default=0) <= LARGEST_SIDE and start[0].size <= LARGEST_TWIN
+        start = group.weights if group.twin_weights is None else group.twin_weights
+        path = 0 if self.one_run else start.size * len(group.step_number) * jnp.dtype(self.precision).itemsize
+        return in_turns(largest_side(group.data.train.moments, self.architecture.pairing), start[0].size) and path <= LARGEST_PATH
 
     @property
     def _recorder(self) -> Recorder:

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from nqf_pipeline.dynamics.lanes import Hyper
+from nqf_pipeline.dynamics.turns import LARGEST_SIDE
 from nqf_pipeline.forms.compression import compressed_start
 from nqf_pipeline.forms.kernel import factor_kernel
 from nqf_pipeline.forms.modes import ModeBasis
@@ -27,10 +28,6 @@ from nqf_pipeline.models.base import Architecture
 Array = Any
 Held = Any
 """What a run carries: for each factor its blocks of columns; of several layers all weights."""
-LARGEST_SIDE = 128
-"""Of matrices that XLA multiplies by itself, without its library."""
-LARGEST_TWIN = 2**14
-"""Numbers held by a twin that is trained apart from its network: with hundreds of records some tens of megabytes."""
 _MOST_BLOCKS = 4
 """Wider layers are left to the library in one piece."""
 

@@ -9,10 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.dynamics.train import _in_turns
-from nqf_pipeline.dynamics.twins import LARGEST_SIDE, Twin
+from nqf_pipeline.dynamics.turns import LARGEST_SIDE
+from nqf_pipeline.dynamics.twins import Twin
 from nqf_pipeline.models import MLP, Diagonal, PhaseRetrieval
 from nqf_pipeline.stages.cores import _CPU_FLAGS, _add_flags
+from nqf_pipeline.stages.train import assemble, program_of
+from nqf_pipeline.study.cells import Cell
+from nqf_pipeline.tasks import Teacher
 
 WIDE = 2 * LARGEST_SIDE + 3
 ARCHITECTURES = [
@@ -56,6 +61,27 @@ def test_lanes_in_turns_are_lanes_at_once() -> None:
     axes = (None, 0, 0, 0)
     found, expected = (lanes(shared, own, None, pair) for lanes in (_in_turns(one_lane, axes), jax.vmap(one_lane, in_axes=axes)))
     jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@pytest.mark.parametrize(
+    ("train", "lanes", "apart"),
+    [("network_and_twin", 1, True), ("network_and_twin", 4, False), ("twin", 4, True)],
+)
+def test_a_path_that_would_fill_the_memory_is_not_kept(train: str, lanes: int, apart: bool) -> None:
+    """8,192 numbers of 8 bytes at 500 steps are 33 MB a lane; of a twin alone nothing is kept."""
+    cell = Cell(
+        architecture=MLP(inputs=64, width=64, outputs=64),
+        task=Teacher(strengths=(1.0, 0.5), samples=8, test_samples=8),
+        optimizer=Optimizer(),
+        sigma=0.01,
+        seed=0,
+        steps=1000,
+        records=500,
+        precision="float64",
+        train=train,
+    )
+    group, _ = assemble([cell], lanes)
+    assert program_of(cell)._small_twin(group) == apart
 
 
 def test_flags_of_the_user_win(monkeypatch: pytest.MonkeyPatch) -> None:
