@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from time import process_time
 
+import numpy as np
+
 from nqf_pipeline.stages.compiled import keep_programs
 from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
 from nqf_pipeline.stages.locks import only_one
@@ -56,13 +58,18 @@ def untimed(wish: Plan) -> list[tuple[tuple[Cell, ...], int]]:
 
 
 def time_bucket(cells: tuple[Cell, ...], width: int, estimate: Cost) -> Timing:
-    """Rates from runs of one lane group with ever more steps, which are traced: one program serves all. Records are the same in all."""
+    """Rates from runs of one lane group with ever more steps, which are traced: one program serves all. Records are the same in all.
+
+    Networks whose gradients are carried on compute them all here. How many they skip changes along the run, and most in its first steps: a
+    short run would promise too much, and this is an upper bound.
+    """
     from nqf_pipeline.dynamics.train import train
     from nqf_pipeline.stages.train import assemble, program_of
 
     begun = process_time()
     program = program_of(cells[0])
     group, _ = assemble(cells, width)
+    group = replace(group, hyper=group.hyper._replace(gradient_error=np.zeros(width)))
     executable = program.compile(group)
     once = process_time() - begun
     begun = process_time()

@@ -10,9 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
+from nqf_pipeline.dynamics import train as engine
+from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.models import MLP
+from nqf_pipeline.stages import pilot
 from nqf_pipeline.stages.pilot import untimed
+from nqf_pipeline.study.cells import Cell
+from nqf_pipeline.study.cost import Cost
 from nqf_pipeline.study.plan import freeze, plan_file
+from nqf_pipeline.tasks import Teacher
 from tests import small
 
 ROOT = Path(__file__).parents[2]
@@ -77,3 +84,33 @@ def test_a_damaged_table_says_the_way_out(config):
         table.write_text(text)
         with pytest.raises(InputError, match=r"pilot.json: the pilot's table is damaged .*: delete it"):
             plan_file(config, config.parent / "results")
+
+
+def test_every_gradient_is_timed_where_training_skips_most(monkeypatch):
+    """Short runs skip more than whole ones, so their seconds would promise too much."""
+    computed, train = [], engine.train
+
+    def seen(*given: Any) -> Any:
+        record = train(*given)
+        computed.append((int(given[2].step_number[-1]), record.network_gradients[:, -1].tolist()))
+        return record
+
+    monkeypatch.setattr(engine, "train", seen)
+    monkeypatch.setattr(pilot, "SECONDS", 1e-4)
+    cells = tuple(
+        Cell(
+            architecture=MLP(inputs=4, width=4, outputs=2),
+            task=Teacher(strengths=(1.0,), samples=20, test_samples=5),
+            optimizer=Optimizer(learning_rate=0.05, gradient_error=1e-3),
+            sigma=0.01,
+            seed=seed,
+            steps=400,
+            records=8,
+            precision="float64",
+        )
+        for seed in range(2)
+    )
+    assert cells[0].lags
+    pilot.time_bucket(cells, 2, Cost(1e-6, 1e-6))
+    assert len({steps for steps, _ in computed}) > 1
+    assert all(found == [steps, steps] for steps, found in computed)
