@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.machine import machine
 from benchmarks.rates import Timed, fitted
 from nqf_pipeline.cli import bar
-from nqf_pipeline.stages.pilot import time_buckets, untimed
+from nqf_pipeline.stages.pilot import prepare_pilot, time_buckets, untimed
 from nqf_pipeline.store.atomic import write_json
 from nqf_pipeline.study.plan import Plan, costs_of, plan_file
 from nqf_pipeline.study.rates import FILE, Rates
@@ -35,6 +35,7 @@ JOB = (
 def timed(config: Path, known: Path | None = None) -> tuple[Plan, list[Timed]]:
     """The plan of a study over an empty results folder, and what the pilot says of each of its trained buckets."""
     with tempfile.TemporaryDirectory(prefix="nqf-cost-") as folder:
+        prepare_pilot(config, folder)
         wish = plan_file(config, folder)
         if known is not None:
             wish.layout.root.mkdir()
@@ -103,6 +104,8 @@ def main() -> None:
         "--pilot", type=Path, metavar="FILE", help="with --check: a former pilot's table, whose buckets are not timed again"
     )
     options = parser.parse_args()
+    if options.pilot and not options.check:
+        parser.error("--pilot says which timings `--check CONFIG` need not repeat; constants are always measured anew")
     if options.check:
         sys.exit(0 if show(compare(*timed(options.check, options.pilot))) else 1)
     write_json(FILE, measure().model_dump())

@@ -116,10 +116,12 @@ def plan(
 ) -> None:
     """What a study would run and why: cells, jobs, time, bytes, files. Runs and writes nothing (with --pilot: a table of rates)."""
     from nqf_pipeline.stages import overview
-    from nqf_pipeline.stages.pilot import comparison, time_buckets, untimed
+    from nqf_pipeline.stages.pilot import comparison, prepare_pilot, time_buckets, untimed
     from nqf_pipeline.stages.reasons import reasons
     from nqf_pipeline.study.plan import plan_file
 
+    if pilot:
+        prepare_pilot(config, results)
     wish = plan_file(config, results)
     if pilot:
         with bar("buckets", len(untimed(wish))) as progress:

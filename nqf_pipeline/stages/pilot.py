@@ -19,9 +19,11 @@ from nqf_pipeline.store.atomic import write_json
 from nqf_pipeline.study.cells import Cell, step_grid
 from nqf_pipeline.study.cost import Cost
 from nqf_pipeline.study.devices import device_of, lane_widths
+from nqf_pipeline.study.layout import Layout
 from nqf_pipeline.study.pilot import Table, Timing, read_pilot
 from nqf_pipeline.study.plan import Plan, plan_study
 from nqf_pipeline.study.rates import rates
+from nqf_pipeline.study.reading import read_study
 from nqf_pipeline.study.shards import lane_groups
 
 SECONDS, GROWTH, MOST_STEPS, REPEATS = 0.15, 3, 10_000_000, 3
@@ -29,14 +31,20 @@ SECONDS, GROWTH, MOST_STEPS, REPEATS = 0.15, 3, 10_000_000, 3
 beside this one take caches and memory from it, which processor time does not tell."""
 
 
+def prepare_pilot(config: Path | str, results: Path | str) -> None:
+    """Set up this process as that of a training job. Must run before the study is planned: where a teacher network labels the data, JAX
+    starts then, and takes no flags from there on (attention would take six times as long as in its jobs)."""
+    keep_programs(Layout.of(read_study(config).name, results).root)
+    prepare_worker()
+
+
 def time_buckets(wish: Plan, progress: Callable[[int], None] = lambda done: None) -> Plan:
     """Times the buckets of the new shards that have not been timed, writes the table, and plans again by it.
 
-    Buckets that are only predicted, and those of a GPU where planning runs on another machine, keep their estimates.
+    Buckets that are only predicted, and those of a GPU where planning runs on another machine, keep their estimates. `prepare_pilot` comes
+    first.
     """
     with only_one(wish.layout, "pilot"):
-        keep_programs(wish.layout.root)
-        prepare_worker()
         enable_double_precision()
         table = read_pilot(wish.layout.pilot)
         for group, width in untimed(wish):

@@ -114,3 +114,33 @@ def test_every_gradient_is_timed_where_training_skips_most(monkeypatch):
     pilot.time_bucket(cells, 2, Cost(1e-6, 1e-6))
     assert len({steps for steps, _ in computed}) > 1
     assert all(found == [steps, steps] for steps, found in computed)
+
+
+def test_a_pilot_runs_with_the_flags_of_training_jobs_whatever_planning_starts(tmp_path: Path) -> None:
+    """A teacher network labels data when the study is planned, by JAX, which reads its flags once."""
+    config = tmp_path / "layers.yaml"
+    experiment = {
+        "architectures": [{"kind": "deep_mlp", "inputs": 3, "outputs": 2, "width": 2}],
+        "tasks": [{"kind": "teacher_network", "samples": 8, "test_samples": 8}],
+        "optimizers": [{"kind": "gd", "learning_rate": 0.01}],
+        "sigma": [0.1],
+        "steps": 20,
+        "records": 4,
+    }
+    config.write_text(yaml.safe_dump({"name": "layers", "experiments": {"layers": experiment}}))
+    program = f"""
+import sys
+from nqf_pipeline.stages import cores
+started = []
+add = cores._add_flags
+def watched(flags):
+    started.append("jaxlib" in sys.modules)
+    add(flags)
+cores._add_flags = watched
+from nqf_pipeline.cli import app
+app(["plan", {str(config)!r}, "--results", {str(tmp_path / "results")!r}, "--pilot", "--json"], standalone_mode=False)
+assert started == [False], started
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"} | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
