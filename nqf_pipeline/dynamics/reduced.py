@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from nqf_pipeline.dynamics import pytrees
 from nqf_pipeline.dynamics.losses import LOSSES
 from nqf_pipeline.dynamics.schedules import Schedule
-from nqf_pipeline.dynamics.train import batch_index
+from nqf_pipeline.dynamics.steps import batch_index
 from nqf_pipeline.forms.losses import LossName
 from nqf_pipeline.forms.modes import ModeBasis
 from nqf_pipeline.forms.moments import Moments

@@ -1,29 +1,29 @@
 """Training of a network and of its quadratic twin, side by side, in one compiled program.
 
-Both start from the same weights, see the same batches and follow the same optimizer. Steps between two
-recorded ones run in an inner loop with traced bounds, so that one program serves every horizon; lanes
-(cells that differ in traced numbers only) are batched. Loss: mean over samples of the sum over outputs. Squared error on the full
-batch reaches the twin through second moments; every other loss, and every minibatch, through the structure at the samples.
+Both start from the same weights, see the same batches and follow the same optimizer. Lanes (cells that differ in traced numbers only) are
+batched; `dynamics.steps` takes their runs from record to record. Loss: mean over samples of the sum over outputs. Squared error on the
+full batch reaches the twin through second moments; every other loss, and every minibatch, through the structure at the samples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial, wraps
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Float, Int
 
 from nqf_pipeline.dynamics import lagging, pytrees
+from nqf_pipeline.dynamics.compiling import compiler_options, one_after_another
 from nqf_pipeline.dynamics.lanes import Data, Hyper, Record, Rows, Split
 from nqf_pipeline.dynamics.losses import LOSSES
 from nqf_pipeline.dynamics.records import Recorder, alone, joined, twin_outputs
-from nqf_pipeline.dynamics.schedules import Shape, share
+from nqf_pipeline.dynamics.schedules import Shape
+from nqf_pipeline.dynamics.steps import Run, Track, batch_index, moved, train_tracks, update_rule
 from nqf_pipeline.dynamics.turns import LARGEST_PATH, in_turns, largest_side
 from nqf_pipeline.dynamics.twins import Held, Twin
 from nqf_pipeline.forms.losses import Labels, LossName
@@ -51,23 +51,6 @@ class LaneGroup:
         """What `Program.compiled` takes, in the precision of the program."""
         floats = pytrees.cast((self.data, self.weights, self.twin_weights, self.hyper), precision)
         return (*floats, self.batch_key, jnp.asarray(self.step_number))
-
-
-class _Run(NamedTuple):
-    weights: Any
-    optimizer: Any
-    lag: lagging.Lag | None = None
-
-
-class _Track(NamedTuple):
-    """How a run starts and goes on."""
-
-    update: optax.GradientTransformation
-    gradient: Callable[[Any, Split], Any]
-    """Of the loss, by the weights."""
-    start: Any
-    lags: Callable[[_Run, Array, Array], _Run] | None = None
-    """Takes the run from one step to another by itself; None where every step computes the gradient."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +123,9 @@ class Program:
     ) -> tuple[Executable, Any]:
         """(Executable for all lanes, shapes of what it returns)."""
         axes = (None if self.shared_data else 0, 0, 0, 0, 0, None, 0)[: len(arguments)]
-        lanes = _in_turns(one_lane, axes) if in_turns else jax.vmap(one_lane, in_axes=axes)
+        lanes = one_after_another(one_lane, axes) if in_turns else jax.vmap(one_lane, in_axes=axes)
         lowered = jax.jit(lanes).lower(*arguments)
-        return lowered.compile(_compiler_options(small_products)), lowered.out_info
+        return lowered.compile(compiler_options(small_products)), lowered.out_info
 
     def _small_twin(self, group: LaneGroup) -> bool:
         """Whether a twin reads moments, on a CPU, and is small; beside a network also its whole path (see `dynamics.turns`)."""
@@ -156,11 +139,11 @@ class Program:
     def _recorder(self) -> Recorder:
         return Recorder(self.twin, self.loss, self.labels, self.has_moments, self.one_run)
 
-    def _twin_start(self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper) -> tuple[_Track, Array]:
+    def _twin_start(self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper) -> tuple[Track, Array]:
         """(The twin's track, its first tangent kernel)."""
         held = self.twin.held(weights if twin_weights is None else twin_weights)
-        rule = _update_rule(self.update, self.twin.rates(hyper), self.schedule)
-        return _Track(rule, self._twin_gradient, held), self.twin.kernel(data.probe, held)
+        rule = update_rule(self.update, self.twin.rates(hyper), self.schedule)
+        return Track(rule, self._twin_gradient, held), self.twin.kernel(data.probe, held)
 
     def _alone(
         self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper, key: Array, steps: Int[Array, "records"]
@@ -168,17 +151,17 @@ class Program:
         """One lane whose twin's weights are all that is trained."""
         track, first_kernel = self._twin_start(data, weights, twin_weights, hyper)
 
-        def see(runs: list[_Run], _: None) -> Record:
+        def see(runs: list[Run], _: None) -> Record:
             return alone(self._recorder.see_twin(data, runs[0].weights, first_kernel), of_both=self.network)
 
-        return _train([track], lambda step: self.batch(data, key, step), see, steps)
+        return train_tracks([track], lambda step: self.batch(data, key, step), see, steps)
 
     def _twin_path(
         self, data: Data, weights: Array, twin_weights: Array | None, hyper: Hyper, key: Array, steps: Int[Array, "records"]
     ) -> Held:
         """What one lane's twin holds at the recorded steps."""
         track, _ = self._twin_start(data, weights, twin_weights, hyper)
-        return _train([track], lambda _: data.train, lambda runs, _: runs[0].weights, steps)
+        return train_tracks([track], lambda _: data.train, lambda runs, _: runs[0].weights, steps)
 
     def _simulate(
         self,
@@ -197,23 +180,23 @@ class Program:
         if twin_path is None:
             tracks.append(track)
 
-        def see(runs: list[_Run], held: Held | None) -> Record:
+        def see(runs: list[Run], held: Held | None) -> Record:
             twin = recorder.see_twin(data, runs[1].weights if held is None else held, first_kernel)
             record, lag = joined(twin, recorder.see_network(data, runs[0].weights, twin.order)), runs[0].lag
             return record if lag is None else record._replace(network_gradients=lag.computed, gradient_gap=lag.gap)
 
-        return _train(tracks, lambda step: self.batch(data, key, step), see, steps, twin_path)
+        return train_tracks(tracks, lambda step: self.batch(data, key, step), see, steps, twin_path)
 
-    def _network_track(self, data: Data, weights: Array, hyper: Hyper) -> _Track:
-        rule, gradient = _update_rule(self.update, hyper, self.schedule), jax.grad(self._network_objective)
+    def _network_track(self, data: Data, weights: Array, hyper: Hyper) -> Track:
+        rule, gradient = update_rule(self.update, hyper, self.schedule), jax.grad(self._network_objective)
 
-        def lags(run: _Run, start: Array, stop: Array) -> _Run:
+        def lags(run: Run, start: Array, stop: Array) -> Run:
             moments = data.train.moments
             quadratic = jax.grad(lambda at: _pulled(moments, self.architecture.order(at)))
             own = partial(gradient, batch=data.train)
-            return lagging.advance(run, start, stop, own, quadratic, lambda at, slope: _moved(rule, slope, at), hyper.gradient_error)
+            return lagging.advance(run, start, stop, own, quadratic, lambda at, slope: moved(rule, slope, at), hyper.gradient_error)
 
-        return _Track(rule, gradient, weights, lags if self.lagging else None)
+        return Track(rule, gradient, weights, lags if self.lagging else None)
 
     def _laid_out(self, data: Data) -> Data:
         """Data whose splits the network reads fast; outside the loops, so that this happens once."""
@@ -254,92 +237,9 @@ class Program:
         return LOSSES[self.loss](twin_outputs(batch, order), batch.targets)
 
 
-def _train(
-    tracks: list[_Track], batch_at: Callable[[Array], Split], see: Callable[..., Any], steps: Int[Array, "records"], beside: Any = None
-) -> Any:
-    """What is seen of runs on these tracks at the recorded steps; `see` also takes what is `beside` them at that record."""
-
-    def one_step(step: Array, runs: list[_Run]) -> list[_Run]:
-        batch = batch_at(step)
-        return [run if track.lags else _advance(track, run, batch) for track, run in zip(tracks, runs, strict=True)]
-
-    def to_next_record(runs: list[_Run], ahead: tuple[Array, Array, Any]) -> tuple[list[_Run], Any]:
-        start, stop, at_stop = ahead
-        runs = [track.lags(run, start, stop) if track.lags else run for track, run in zip(tracks, runs, strict=True)]
-        if not all(track.lags for track in tracks):
-            runs = jax.lax.fori_loop(start, stop, one_step, runs)
-        return runs, see(runs, at_stop)
-
-    runs = [_Run(at, update.init(at), lagging.Lag.of(at) if lags else None) for update, _, at, lags in tracks]
-    # The first record ends an interval of no steps, so that a record is compiled once.
-    return jax.lax.scan(to_next_record, runs, (jnp.concatenate([steps[:1], steps[:-1]]), steps, beside))[1]
-
-
-def _in_turns(one_lane: Callable[..., Any], axes: tuple[int | None, ...]) -> Callable[..., Any]:
-    """Like `jax.vmap`, lane after lane: small steps run twice as fast where one lane alone is in the core's cache."""
-
-    @wraps(one_lane)
-    def lanes(*arguments: Any) -> Any:
-        own = [argument for argument, axis in zip(arguments, axes, strict=True) if axis == 0]
-
-        def one(lane: list[Any]) -> Any:
-            left = iter(lane)
-            return one_lane(*(argument if axis is None else next(left) for argument, axis in zip(arguments, axes, strict=True)))
-
-        return jax.lax.map(one, own)
-
-    return lanes
-
-
-@cache
-def _compiler_options(small_products: bool) -> dict[str, str | bool]:
-    """What XLA is told besides its flags: on a CPU, to hand single matrix products to its library, or none, and nothing with them.
-
-    By default it hands over a product with all that comes before and after, which the library then works off one operation at a time:
-    the loss of a 20-64-8 network alone takes as long as its gradient, and that of 64 kernels twelve times as long.
-    """
-    options: dict[str, str | bool] = {
-        "xla_cpu_experimental_ynn_fusion_type": "" if small_products else "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
-    }
-    try:
-        jax.jit(lambda at: at).lower(jnp.zeros(())).compile(options)
-    except jax.errors.JaxRuntimeError:  # a version of XLA that knows no such option
-        return {}
-    return options
-
-
-def batch_index(key: Array, step: Array, batch_size: int, samples: int) -> Int[Array, "batch"]:
-    """The samples of a step: drawn with replacement, the same for network, twin and closure."""
-    return jax.random.randint(jax.random.fold_in(key, step), (batch_size,), 0, samples)
-
-
-def _update_rule(kind: Literal["linear", "adam"], hyper: Hyper, schedule: Shape | None = None) -> optax.GradientTransformation:
-    decay, scale = optax.add_decayed_weights(hyper.weight_decay), optax.scale(-hyper.learning_rate)
-    if schedule is not None:
-        scale = optax.scale_by_schedule(lambda count: -hyper.learning_rate * _share(schedule, count, hyper))
-    if kind == "linear":
-        return optax.chain(decay, optax.trace(hyper.momentum), scale)
-    return optax.chain(optax.scale_by_adam(hyper.beta1, hyper.beta2, hyper.eps), decay, scale)
-
-
-def _share(schedule: Shape, count: Array, hyper: Hyper) -> Float[Array, ""]:
-    step = count.astype(hyper.learning_rate.dtype)
-    return share(schedule, step, hyper.warmup_steps, hyper.decay_steps, hyper.final_share)
-
-
 def _pulled(moments: Moments, order: Array) -> Float[Array, ""]:
     """Something with the loss's gradient, at the price of one K G instead of two."""
     return (order * jax.lax.stop_gradient(moments.gradient(order))).sum()
-
-
-def _advance(track: _Track, run: _Run, batch: Split) -> _Run:
-    return _moved(track.update, track.gradient(run.weights, batch), run)
-
-
-def _moved(update: optax.GradientTransformation, gradient: Any, run: _Run) -> _Run:
-    with jax.numpy_dtype_promotion("standard"):  # optax raises Adam's decay rates, traced here, to the power of an integer count
-        step, state = update.update(gradient, run.optimizer, run.weights)
-    return run._replace(weights=optax.apply_updates(run.weights, step), optimizer=state)
 
 
 def train(program: Program, executable: Executable, group: LaneGroup) -> Record:

@@ -15,7 +15,8 @@ from nqf_pipeline.dynamics import pytrees
 from nqf_pipeline.dynamics.lanes import data_of, hyper_of
 from nqf_pipeline.dynamics.losses import LOSSES, accuracy
 from nqf_pipeline.dynamics.optimizers import Optimizer
-from nqf_pipeline.dynamics.train import LaneGroup, Program, batch_index, train
+from nqf_pipeline.dynamics.steps import batch_index
+from nqf_pipeline.dynamics.train import LaneGroup, Program, train
 from nqf_pipeline.forms.losses import CONVENTIONS, LossName, convention, driving_targets
 from nqf_pipeline.models import CNN, MLP, Architecture, Diagonal, MultiHead
 from nqf_pipeline.tasks import Digits

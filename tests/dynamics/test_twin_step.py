@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from nqf_pipeline.dynamics.compiling import one_after_another
 from nqf_pipeline.dynamics.optimizers import Optimizer
-from nqf_pipeline.dynamics.train import _in_turns
 from nqf_pipeline.dynamics.turns import LARGEST_SIDE
 from nqf_pipeline.dynamics.twins import Twin
 from nqf_pipeline.models import MLP, Diagonal, PhaseRetrieval
@@ -59,7 +59,7 @@ def test_lanes_in_turns_are_lanes_at_once() -> None:
 
     shared, own, pair = jnp.arange(6.0).reshape(2, 3), jnp.arange(12.0).reshape(4, 3), {"shift": jnp.arange(4.0)}
     axes = (None, 0, 0, 0)
-    found, expected = (lanes(shared, own, None, pair) for lanes in (_in_turns(one_lane, axes), jax.vmap(one_lane, in_axes=axes)))
+    found, expected = (lanes(shared, own, None, pair) for lanes in (one_after_another(one_lane, axes), jax.vmap(one_lane, in_axes=axes)))
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from nqf_pipeline.dynamics.compiling import compiler_options
 from nqf_pipeline.dynamics.losses import LOSSES
-from nqf_pipeline.dynamics.train import _compiler_options
 from nqf_pipeline.forms.losses import LossName
 from nqf_pipeline.models import ARCHITECTURES, Architecture
 from nqf_pipeline.models.layout import Both, response
@@ -51,7 +51,7 @@ def test_losses_agree_along_either_axis(name: LossName, rng: np.random.Generator
 @pytest.mark.parametrize("small_products", [False, True])
 def test_compiler_knows_its_options(small_products: bool) -> None:
     """Otherwise programs run at a fraction of their speed and nothing says so."""
-    assert _compiler_options(small_products)
+    assert compiler_options(small_products)
 
 
 def test_attention_multiplies_small_matrices() -> None:
