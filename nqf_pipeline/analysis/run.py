@@ -39,6 +39,7 @@ BATCH_BYTES = 64 * 2**20
 """Trajectories that one task holds in memory; a setting with all its seeds is never split."""
 _SAME_SETTING = frozenset({"cell", "seed", "steps", "experiment", "regime", "standing", *SCALARS})
 """Coordinates in which the cells of one setting may differ."""
+CARRIED = ("network_gradients", "gradient_gap")
 READ = (
     *(
         "network_loss",
@@ -48,6 +49,7 @@ READ = (
         "twin_mode",
         "twin_kernel_change",
         "twin_kernel_turn",
+        *CARRIED,
         "step_number",
         "time",
         "mode_number",
@@ -230,8 +232,15 @@ def _final(dataset: xr.Dataset) -> dict[str, np.ndarray]:
     valid = np.logical_and.reduce(trained) if trained else np.zeros(losses["twin_loss"].shape, bool)
     last = np.maximum(valid.sum(1, keepdims=True) - 1, 0)
     ran = valid[:, 0]
-    values = {"last_step": dataset["step_number"].to_numpy().astype(float), **losses, **kernel_drift(dataset)}
+    steps = dataset["step_number"].to_numpy().astype(float)
+    values = {"last_step": steps, **losses, **kernel_drift(dataset), **_carried(dataset, steps)}
     return {name: np.where(ran, np.take_along_axis(array, last, 1)[:, 0], np.nan) for name, array in values.items()}
+
+
+def _carried(dataset: xr.Dataset, steps: np.ndarray) -> dict[str, np.ndarray]:
+    """Of gradients carried on from step to step; NaN where every one was computed."""
+    computed, gap = (dataset[name].to_numpy() if name in dataset else np.full(steps.shape, np.nan) for name in CARRIED)
+    return {"gradient_share": computed / np.maximum(steps, 1.0), "gradient_gap": gap}
 
 
 def timings(results: Path) -> pd.DataFrame:

@@ -23,7 +23,7 @@ _FOUND = frozenset(
     {"source", "mode", "mode_numbers", "number", "tier", "t_measured", "t_predicted", "t_asymptotic", "relative_error", "status"}
 )
 _CELLS = frozenset({"status", "remedy", "bucket", "diverged_step", "regime", "standing", "departure_step", "largest_divergence"})
-_CELLS |= {"largest_mode_gap", "kernel_change", "kernel_turn", "twin_width", "degrees", "experiment"}
+_CELLS |= {"largest_mode_gap", "kernel_change", "kernel_turn", "twin_width", "degrees", "experiment", "gradient_share", "gradient_gap"}
 USED = dict.fromkeys(("plateaus", "drops"), _SETTING | _FOUND) | {"cells": _SETTING | _CELLS}
 """Columns of the tables with many rows a cell that are read: at 100,000 cells all of them would be gigabytes."""
 _RANK = {name: rank for rank, name in enumerate((*ARCHITECTURES, "gd", "sgd", "momentum", "adam", *TIERS))}

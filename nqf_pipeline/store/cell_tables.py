@@ -58,6 +58,8 @@ OF_CELLS: dict[str, tuple[Column, ...]] = {
         Column("largest_mode_gap", "float64", "1", "largest difference of a mode's strength between network and twin"),
         Column("kernel_change", "float64", "1", "twin_kernel_change at the last step: below 0.1 lazy, above 1 feature learning"),
         Column("kernel_turn", "float64", "1", "twin_kernel_turn at the last step"),
+        Column("gradient_share", "float64", "1", "share of steps that computed the network's gradient; empty: all, or no network"),
+        Column("gradient_gap", "float64", "1", "largest error found of a gradient carried on between them, relative to the gradient"),
     ),
     "timings": (
         Column("bucket", "string", "", "bucket of the shard", key=True),

@@ -39,6 +39,19 @@ def test_every_cell_is_a_row_with_its_status(results: Path) -> None:
     assert np.isinf(cells[cells["status"] == "done"]["departure_step"]).all()
 
 
+def test_rows_tell_which_gradients_were_carried_on(results: Path) -> None:
+    cells = open_study(results, allow_partial=True).cells
+    assert cells[["gradient_share", "gradient_gap"]].isna().all(axis=None)
+    node = open_study(results, allow_partial=True).arrays["mlp_4"].to_dataset().load()
+    steps = node["step_number"]
+    carried = node.assign(network_gradients=0.25 * steps, gradient_gap=0.001 * steps / steps.max("step"))
+    rows = run.cell_rows(carried, run.cell_coordinates(carried, "mlp_4"))
+    np.testing.assert_allclose(rows["gradient_share"], 0.25)
+    whole = rows["status"] == "done"
+    np.testing.assert_allclose(rows.loc[whole, "gradient_gap"], 0.001)
+    assert (rows.loc[~whole, "gradient_gap"] < 0.001).all(), "at its last finite record"
+
+
 def test_exponents_of_the_settings(results: Path) -> None:
     table = open_study(results, allow_partial=True).exponents
     ensembles = table[(table["bucket"] == "diagonal_1") & (table["source"] == "network")]

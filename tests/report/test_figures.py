@@ -124,6 +124,14 @@ def test_compressed_twins_are_counted_where_the_report_says_what_ran(study):
     assert "3 of them with compressed twins (29 columns instead of 64)" in _caption(cells, study.timings.iloc[:0])
 
 
+def test_carried_gradients_are_told_where_the_report_says_what_ran(study):
+    assert "gradient" not in _caption(study.cells, study.timings.iloc[:0])
+    cells = study.cells.assign(gradient_share=np.nan, gradient_gap=np.nan)
+    cells.loc[cells.index[:3], ["gradient_share", "gradient_gap"]] = [[0.1, 1e-4], [0.2, 2e-3], [0.4, 1e-3]]
+    said = "3 of them networks whose gradient was computed at 20\u00a0% of the steps (median), off by at most 0.20\u00a0% between"
+    assert said in _caption(cells, study.timings.iloc[:0])
+
+
 def test_the_validity_map_shows_the_trend_in_width(words):
     """Networks were made to lag their twins in inverse proportion to the width."""
     slope = float(re.search(r"width\^(-?[\d.]+)", words["validity"]["title"])[1])
