@@ -21,6 +21,7 @@ def overview(wish: Plan) -> dict[str, str]:
         "cells": f"{found['cells']:,}",
         "of them": ", ".join(f"{count:,} {_TRAIN[name]}" for name, count in found["train"].items()),
         "time": f"{left} ({'timed by the pilot' if timed_all else basis})" if found["jobs"] else "nothing left to train or predict",
+        "not in this time": "merge, analysis, figures and page",
         "disk": f"about {size(found['bytes'])} in at most {found['files']:,} files in {wish.layout.root}, when all is done",
         "shards": f"{found['shards']:,} in {found['buckets']:,} buckets: {found['already_done']:,} done, {found['to_run']:,} to run"
         + (f" ({found['new']:,} new)" if found["new"] else ""),

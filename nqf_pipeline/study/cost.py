@@ -1,7 +1,8 @@
 """What a cell costs, from its shapes and from rates measured once (`rates.json`): enough to cut jobs of even length, not a promise.
 
 A step of a lane group takes a time of its own, however small it is (one call of a kernel after another), and its lanes' arithmetic at the
-rate of its family of programs. Arithmetic of one step: twice a multiply-add, three times for forward and backward pass.
+rate of its family of programs. Lanes of small twins run one after another, and share no call. Arithmetic of one step: twice a multiply-add,
+three times for forward and backward pass.
 `python -m benchmarks.cost` measures the rates, with `--check CONFIG` how far estimates are off.
 """
 
@@ -18,7 +19,7 @@ from nqf_pipeline.models import CNN, DeepAttention, MatrixSensing, MixtureOfExpe
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.layout import TABLES
-from nqf_pipeline.study.rates import MOMENTS, ROWWISE_MOMENTS, family, family_name, rates
+from nqf_pipeline.study.rates import family, lanes_in_turns, on_moments, rates
 from nqf_pipeline.study.shards import Shard
 
 START = 4.0
@@ -50,6 +51,8 @@ class Sizes:
     modes: int
     pull: float = 0.0
     """Multiply-adds of K G, from which a twin on second moments has its gradient."""
+    side: int = 0
+    """Largest side of the matrices that its step multiplies (see `dynamics.turns`)."""
 
 
 def multiply_adds(architecture: Architecture) -> float:
@@ -81,8 +84,7 @@ def multiply_adds(architecture: Architecture) -> float:
 def arithmetic(cell: Cell, sizes: Sizes) -> float:
     """Of one lane in one step, in units of float32."""
     architecture, batch = cell.architecture, cell.optimizer.batch_size
-    on_moments = family_name(cell) in (MOMENTS, ROWWISE_MOMENTS)
-    work = twin_multiply_adds(cell) + sizes.pull if on_moments else multiply_adds(architecture) * (batch or sizes.samples)
+    work = twin_multiply_adds(cell) + sizes.pull if on_moments(cell) else multiply_adds(architecture) * (batch or sizes.samples)
     return 6.0 * work * (rates().double if cell.precision == "float64" else 1.0)
 
 
@@ -128,10 +130,13 @@ class Cost:
         predicted = prediction_seconds(cell, sizes)
         if not cell.trained:
             return cls(0.0, 0.0, cell=predicted, prediction=predicted)
-        known, measured = family(cell), rates()
+        known, measured = family(cell, sizes.side), rates()
         step = arithmetic(cell, sizes) / known.rate + (measured.batch if cell.optimizer.batch_size else 0.0)
+        shared = known.dispatch
+        if lanes_in_turns(cell, sizes.side):
+            step, shared = step + shared, 0.0
         record = measured.record + measured.record_steps * step
-        return cls(step, record, measured.imports + known.start, known.cell, known.dispatch, predicted)
+        return cls(step, record, measured.imports + known.start, known.cell, shared, predicted)
 
     def lane_step(self, lanes: int) -> float:
         """Seconds of a step of one lane among as many, its share of the call included."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from threadpoolctl import threadpool_limits
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.dynamics.turns import largest_side
 from nqf_pipeline.errors import InputError
 from nqf_pipeline.models.base import Architecture
 from nqf_pipeline.study.axes import by_kind
@@ -199,11 +200,12 @@ def reference_problem(setting: Setting) -> Problem:
 
 @cache
 def sizes_of(setting: Setting) -> Sizes:
-    """Number of samples and of watched modes."""
+    """What a program's arithmetic depends on besides a cell's fields."""
     problem = reference_problem(setting)
     moments = problem.moments
     pull = moments.operator.size if moments.kind == "diagonal" else np.size(moments.optimum) * len(moments.operator)
-    return Sizes(problem.targets.shape[-1], len(problem.modes.target), float(pull))
+    side = largest_side(moments, setting.architecture.pairing)
+    return Sizes(problem.targets.shape[-1], len(problem.modes.target), float(pull), side)
 
 
 @cache

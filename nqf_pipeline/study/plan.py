@@ -176,7 +176,7 @@ class Plan:
 
     def summary(self) -> dict[str, Any]:
         """What `nqf plan --json` prints. `seconds` is the estimated wall time of the `jobs` of training and predictions left to
-        run, on `engine.workers` cores; `files` an upper bound."""
+        run, on `engine.workers` cores, without merge, analysis, figures and page; `files` an upper bound."""
         to_run, durations = [shard for shard in self.shards if not self.done(shard)], self._durations()
         buckets = {shard.bucket for shard in self.shards}
         return {

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat
 
+from nqf_pipeline.dynamics.turns import in_turns
 from nqf_pipeline.study.cells import Cell
 
 FILE = Path(__file__).with_name("rates.json")
-MOMENTS, ROWWISE_MOMENTS, OTHER = "moments", "rowwise_moments", "other"
-"""Families of programs besides those of an architecture's networks: one run on second moments, and networks that were not measured."""
+MOMENTS, ROWWISE_MOMENTS, AT_ONCE, OTHER = "moments", "rowwise_moments", "_at_once", "other"
+"""Families of programs besides those of an architecture's networks: one run on second moments, lanes in turns or (larger twins) at once,
+and networks that were not measured."""
 
 
 class Family(BaseModel):
@@ -19,7 +21,7 @@ class Family(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    dispatch: NonNegativeFloat = Field(description="of a step of a lane group, however many lanes and however small")
+    dispatch: NonNegativeFloat = Field(description="of a step however small: of a lane group, or of a lane where lanes run in turns")
     rate: PositiveFloat = Field(description="arithmetic per second in float32 beyond that, nonlinearity, twin and update included")
     start: NonNegativeFloat = Field(description="first data, and compilation")
     cell: NonNegativeFloat = Field(description="data and weights of a cell")
@@ -45,16 +47,27 @@ def rates() -> Rates:
     return Rates.model_validate_json(FILE.read_text(encoding="utf-8"))
 
 
-def family_name(cell: Cell) -> str:
-    """The family that a cell's program is one of: one run on second moments, or the network of an architecture."""
-    architecture = cell.architecture
-    one_run = not cell.has_network or architecture.is_own_twin(cell.optimizer.batch_size)
-    if one_run and cell.reads_moments:
-        return ROWWISE_MOMENTS if architecture.pairing == "rowwise" else MOMENTS
-    return architecture.name
+def on_moments(cell: Cell) -> bool:
+    """Whether a cell is one run on second moments."""
+    return (not cell.has_network or cell.is_own_twin) and cell.reads_moments
 
 
-def family(cell: Cell) -> Family:
+def lanes_in_turns(cell: Cell, side: int) -> bool:
+    """Whether a cell's lanes run one after another, if on a CPU; `side` is that of its problem's largest matrix."""
+    rows = cell.architecture.compressed_width - 1 if cell.twin == "compressed" else cell.architecture.unit_size
+    columns = cell.twin_width if cell.twin == "compressed" else cell.architecture.width
+    return on_moments(cell) and in_turns(side, rows * columns)
+
+
+def family_name(cell: Cell, side: int) -> str:
+    """The family that a cell's program is one of: one run on second moments, lanes in turns or at once, or an architecture's network."""
+    if not on_moments(cell):
+        return cell.architecture.name
+    kind = ROWWISE_MOMENTS if cell.architecture.pairing == "rowwise" else MOMENTS
+    return kind if lanes_in_turns(cell, side) else f"{kind}{AT_ONCE}"
+
+
+def family(cell: Cell, side: int) -> Family:
     """The constants of a cell's program; those of a middling network where its architecture was not measured."""
     known = rates().families
-    return known.get(family_name(cell), known[OTHER])
+    return known.get(family_name(cell, side), known[OTHER])

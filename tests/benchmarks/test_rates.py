@@ -19,13 +19,14 @@ from nqf_pipeline.study.cost import Sizes, arithmetic
 from nqf_pipeline.study.manifest import Manifest
 from nqf_pipeline.study.pilot import Timing
 from nqf_pipeline.study.plan import plan
-from nqf_pipeline.study.rates import MOMENTS, OTHER, ROWWISE_MOMENTS
+from nqf_pipeline.study.rates import AT_ONCE, MOMENTS, OTHER, ROWWISE_MOMENTS, lanes_in_turns
 from nqf_pipeline.study.reading import study_from
 from nqf_pipeline.tasks import FeaturePowerLaw, Teacher
 
 LANES, SIZES, FACTOR = 4, Sizes(600, 4, 2000.0), 2.5
-DISPATCH = {"mlp": 40e-6, "cnn": 20e-6, MOMENTS: 4e-6, ROWWISE_MOMENTS: 0.3e-6}
-RATE = {"mlp": 150e9, "cnn": 80e9, MOMENTS: 40e9, ROWWISE_MOMENTS: 45e9}
+LARGE, LARGE_ROWWISE = MOMENTS + AT_ONCE, ROWWISE_MOMENTS + AT_ONCE
+DISPATCH = {"mlp": 40e-6, "cnn": 200e-6, MOMENTS: 1e-6, ROWWISE_MOMENTS: 0.3e-6, LARGE: 20e-6, LARGE_ROWWISE: 0.0}
+RATE = {"mlp": 150e9, "cnn": 80e9, MOMENTS: 40e9, ROWWISE_MOMENTS: 45e9, LARGE: 90e9, LARGE_ROWWISE: 30e9}
 BATCH, DOUBLE, RECORD, RECORD_STEPS, IMPORTS = 12e-6, 2.3, 2e-5, 1.6, 2.2
 
 
@@ -38,10 +39,16 @@ def cells() -> list[tuple[str, Cell]]:
         ("mlp", {**given, "architecture": MLP(), "precision": "float64"}),
         ("mlp", {**sgd, "architecture": MLP()}),
         *[("cnn", {**given, "architecture": CNN(width=width)}) for width in (16, 64)],
-        *[(MOMENTS, {**given, "architecture": MLP(width=width), "train": "twin"}) for width in (16, 256, 4096)],
-        *[(ROWWISE_MOMENTS, {**law, "architecture": Diagonal(width=width), "train": "twin"}) for width in (4, 64)],
+        *[(MOMENTS, {**given, "architecture": MLP(width=width), "train": "twin"}) for width in (16, 256)],
+        *[(LARGE, {**given, "architecture": MLP(width=width), "train": "twin"}) for width in (1024, 4096)],
+        *[(ROWWISE_MOMENTS, {**law, "architecture": Diagonal(width=width), "train": "twin"}) for width in (1, 8)],
+        *[(LARGE_ROWWISE, {**law, "architecture": Diagonal(width=width), "train": "twin"}) for width in (64, 256)],
     ]
     return [(name, Cell(**wish, sigma=0.01, seed=0, steps=1000, records=48)) for name, wish in wishes]
+
+
+def sharing(cell: Cell) -> int:
+    return 1 if lanes_in_turns(cell, SIZES.side) else LANES
 
 
 def timed(scale: float, noise: np.random.Generator | None) -> list[Timed]:
@@ -52,7 +59,7 @@ def timed(scale: float, noise: np.random.Generator | None) -> list[Timed]:
         lane += scale * BATCH * (cell.optimizer.batch_size is not None)
         error = 1.0 if noise is None else float(np.exp(0.1 * noise.normal()))
         timing = Timing(
-            step=error * (scale * DISPATCH[name] / LANES + lane),
+            step=error * (scale * DISPATCH[name] / sharing(cell) + lane),
             record=scale * RECORD + RECORD_STEPS * lane,
             start=IMPORTS + 1.5,
             cell=1e-3,
@@ -84,7 +91,7 @@ def test_noise_moves_no_estimate_by_much() -> None:
     for (name, cell), case in zip(cells(), cases, strict=True):
         family = found.families[name]
         work = arithmetic(cell.model_copy(update={"precision": "float32"}), SIZES) * (found.double if cell.precision == "float64" else 1.0)
-        step = family.dispatch / LANES + work / family.rate + found.batch * (cell.optimizer.batch_size is not None)
+        step = family.dispatch / sharing(cell) + work / family.rate + found.batch * (cell.optimizer.batch_size is not None)
         assert 0.7 < step / case.timing.step < 1.4, name
 
 

@@ -43,6 +43,7 @@ def test_an_overview_tells_cells_time_disk_and_shards(tmp_path: Path) -> None:
     assert found["cells"] == "1,200"
     assert found["of them"] == "1,200 networks with twins"
     assert found["time"] == f"about {duration(summary['seconds'])} on 2 cores for {summary['jobs']} jobs (estimated, not timed)"
+    assert found["not in this time"] == "merge, analysis, figures and page"
     assert found["disk"].startswith(f"about {size(summary['bytes'])} in at most {summary['files']:,} files in {tmp_path / 'trial'}")
     assert found["shards"] == f"{summary['shards']} in 2 buckets: 0 done, {summary['shards']} to run ({summary['shards']} new)"
 

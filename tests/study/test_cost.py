@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from nqf_pipeline.dynamics.optimizers import Optimizer
+from nqf_pipeline.dynamics.turns import largest_side
 from nqf_pipeline.models import MLP, DeepMLP, Diagonal, PhaseRetrieval, SingleHead
+from nqf_pipeline.stages.train import assemble, program_of
 from nqf_pipeline.study.cells import Cell
 from nqf_pipeline.study.cost import Cost, Sizes
-from nqf_pipeline.study.rates import FILE, MOMENTS, OTHER, ROWWISE_MOMENTS, Rates, family, family_name, rates
+from nqf_pipeline.study.rates import AT_ONCE, FILE, MOMENTS, OTHER, ROWWISE_MOMENTS, Rates, family, family_name, lanes_in_turns, rates
 from nqf_pipeline.tasks import FeaturePowerLaw, Teacher, TeacherNetwork
 
 SGD = Optimizer(kind="sgd", batch_size=16)
@@ -27,35 +29,43 @@ def cell(**changes):
         ({"train": "twin", "optimizer": SGD}, "mlp"),
         ({"architecture": PhaseRetrieval()}, MOMENTS),
         ({"architecture": PhaseRetrieval(), "optimizer": SGD}, "phase_retrieval"),
-        ({"architecture": Diagonal(), "task": FeaturePowerLaw()}, ROWWISE_MOMENTS),
+        ({"train": "twin", "architecture": MLP(width=4096)}, MOMENTS + AT_ONCE),
+        ({"train": "twin", "architecture": MLP(width=4096), "twin": "compressed"}, MOMENTS),
+        ({"architecture": Diagonal(width=1), "task": FeaturePowerLaw()}, ROWWISE_MOMENTS),
+        ({"architecture": Diagonal(width=512), "task": FeaturePowerLaw()}, ROWWISE_MOMENTS + AT_ONCE),
         ({"architecture": DeepMLP(), "task": TeacherNetwork(), "train": "twin"}, "deep_mlp"),
     ],
 )
 def test_a_cell_belongs_to_the_family_of_its_program(changes, name):
-    assert family_name(cell(**changes)) == name
-    assert family(cell(**changes)) == rates().families[name]
+    assert family_name(cell(**changes), 20) == name
+    assert family(cell(**changes), 20) == rates().families[name]
 
 
 def test_what_was_not_measured_costs_like_a_middling_network():
     strange = cell(architecture=SingleHead(), task=Teacher(strengths=(1.0,)))
-    assert family_name(strange) not in rates().families
-    assert family(strange) == rates().families[OTHER]
+    assert family_name(strange, 20) not in rates().families
+    assert family(strange, 20) == rates().families[OTHER]
 
 
-def test_a_call_is_paid_once_a_lane_group():
-    cost = Cost.estimated(cell(train="twin"), Sizes(600, 4, 1000.0))
-    assert cost.dispatch > 0
-    assert cost.lane_step(1) - cost.lane_step(4) == pytest.approx(0.75 * cost.dispatch)
-    assert cost.lane_step(10**9) == pytest.approx(cost.step)
-    few, many = (cost.of_cell(cell(train="twin", steps=steps), 2) for steps in (1000, 3000))
-    assert many - few == pytest.approx(2000 * cost.lane_step(2))
+def test_a_call_is_paid_once_a_lane_group_or_by_each_lane_in_its_turn():
+    network, twin = (Cost.estimated(cell(train=train), Sizes(600, 4, 1000.0, 20)) for train in ("network_and_twin", "twin"))
+    assert network.dispatch > 0
+    assert network.lane_step(1) - network.lane_step(4) == pytest.approx(0.75 * network.dispatch)
+    assert network.lane_step(10**9) == pytest.approx(network.step)
+    assert twin.lane_step(1) == twin.lane_step(4) == twin.step
+    assert twin.step < network.lane_step(4) / 4
+    few, many = (network.of_cell(cell(steps=steps), 2) for steps in (1000, 3000))
+    assert many - few == pytest.approx(2000 * network.lane_step(2))
 
 
-def test_steps_of_small_twins_cost_their_call_and_those_of_networks_their_arithmetic():
-    twin, network = (Cost.estimated(cell(train=train), Sizes(600, 4, 1000.0)) for train in ("twin", "network_and_twin"))
-    assert twin.step < twin.dispatch / 4
-    assert network.step > network.dispatch / 4
-    assert twin.lane_step(4) < network.lane_step(4) / 4
+def test_planning_and_training_agree_on_whose_lanes_run_in_turns():
+    """The program looks at the arrays it is given, planning at sizes."""
+    for changes in ({"seed": 1}, {"architecture": MLP(width=1024)}, {"architecture": MLP(width=1024), "twin": "compressed"}):
+        one = cell(train="twin", **changes)
+        problem = one.problem()
+        side = largest_side(problem.moments, one.architecture.pairing)
+        group, _ = assemble([one], 1)
+        assert program_of(one)._small_twin(group) == lanes_in_turns(one, side)
 
 
 def test_the_constants_are_as_the_benchmark_writes_them():
