@@ -115,6 +115,13 @@ def forget(layout: Layout, shard: str) -> None:
         remove(path)
 
 
+def settle(layout: Layout, shard: str) -> None:
+    """The shard is written, by this attempt or by one that was killed right afterwards: attempts stay on record only where it was closed."""
+    if set(read_record(layout.shard(shard)).cells.values()) <= TRAINED:
+        clear(layout, shard)
+    forget(layout, shard)
+
+
 def closed(cells: Sequence[Cell], status: Status, modes: int, parts: Sequence[xr.Dataset]) -> xr.Dataset:
     """All cells of a shard as rows: those of `parts` as they are, the others with a status and no numbers.
 

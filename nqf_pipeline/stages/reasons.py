@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nqf_pipeline.errors import InputError
+from nqf_pipeline.stages.locks import running_since
 from nqf_pipeline.stages.provenance import versions
 from nqf_pipeline.store.atomic import unsealed
 from nqf_pipeline.study.config import Study
@@ -22,7 +23,10 @@ from nqf_pipeline.study.reading import as_stored
 from nqf_pipeline.study.shards import Shard
 
 NEW, PENDING, LOST = "new cells", "planned before and not run yet", "done before, and its file is lost"
+RUNNING = "being trained now"
 STOPPED = "stopped before its end; what it had trained is kept"
+ENDED = "ended from outside (memory, SIGKILL, power) before it was done; it is tried again"
+CLOSED = "ended from outside too often, or given up (`nqf skip`): written without training what is left of it"
 UNFINISHED = "its file is there without its summary: the job did not finish"
 DAMAGED = "damaged (unreadable summary, or a file of another size): merging stops until both are deleted, then it runs again"
 OTHER_VERSION = "of another version; renewed whenever predictions are made"
@@ -67,9 +71,20 @@ def _of_shard(wish: Plan, shard: Shard, new: set[str]) -> str:
         return NEW
     if arrays.exists():
         return UNFINISHED
+    if layout.attempts(shard.id).exists():
+        return _of_attempts(wish, shard)
     if layout.stopped(shard.id).exists():
         return STOPPED
     return LOST if summary.exists() or layout.train_benchmark(shard.id).exists() else PENDING
+
+
+def _of_attempts(wish: Plan, shard: Shard) -> str:
+    """Of a shard with attempts on record: one may be at work now."""
+    from nqf_pipeline.stages.attempts import hopeless  # xarray behind it; few plans get here
+
+    if running_since(wish.layout, shard.id) is not None:
+        return RUNNING
+    return CLOSED if hopeless(wish.layout, shard.id, wish.study.engine.attempts) else ENDED
 
 
 def _of_prediction(wish: Plan, shard: Shard, new: set[str]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.stages.attempts import attempt, clear, closed, forget, hopeless, kept, withdraw
+from nqf_pipeline.stages.attempts import attempt, closed, forget, hopeless, kept, settle, withdraw
 from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
 from nqf_pipeline.stages.locks import claim_run, only_one
 from nqf_pipeline.stages.placing import Place, Work, train_cells
@@ -127,16 +127,13 @@ def train_shard(results: Path, shard: Shard, progress: Progress = lambda done: N
         raise InputError(f"shard {shard.id}: its cells are only predicted (`train: nothing`); `nqf theory {results}` predicts them")
     with only_one(layout, shard.id):
         engine = recorded_study(results).engine
-        lost = hopeless(layout, shard.id, engine.attempts)
-        if not _trained(layout.shard(shard.id)):
-            if lost:
+        if not _written(layout.shard(shard.id)):
+            if hopeless(layout, shard.id, engine.attempts):
                 _close(results, shard, Status.killed, _begun(layout, shard))
             else:
                 with attempt(layout, shard.id):
                     _train(results, shard, engine, cores, progress)
-        if not lost:  # also where a kill came right after the shard was written
-            clear(layout, shard.id)
-        forget(layout, shard.id)
+        settle(layout, shard.id)
 
 
 def _begun(layout: Layout, shard: Shard) -> Work:
@@ -202,7 +199,7 @@ def _end(results: Path, shard: Shard, work: Work, signal: int | None) -> int:
         withdraw(layout, shard.id)
 
 
-def _trained(path: Path) -> bool:
+def _written(path: Path) -> bool:
     """Whether a process that outlived its workflow finished the shard meanwhile (a workflow removes old files before it starts a job)."""
     try:
         read_shard(path)

@@ -53,7 +53,7 @@ def endless(seconds: float, work: str) -> subprocess.Popen[str]:
 
 def test_work_ends_at_its_limit_though_it_is_in_native_code() -> None:
     process = endless(1.5, "kernel")
-    assert process.communicate(timeout=PATIENCE)[0].splitlines() == ["at work", "ended by None"]
+    assert process.communicate(timeout=PATIENCE)[0].splitlines()[-1] == "ended by None"  # a busy machine may not be at work by then
     assert process.returncode == 0
 
 
@@ -254,6 +254,21 @@ def test_a_job_ended_from_outside_too_often_is_closed(workspace: Workspace, fini
     assert not layout.attempts(shard.id).exists()
     assert train(workspace, shard).returncode == 0
     assert layout.shard(shard.id).read_bytes() == Layout(finished.results).shard(shard.id).read_bytes()
+
+
+def test_a_shard_trained_by_its_last_attempt_is_trained_again_where_it_is_lost(
+    workspace: Workspace, finished: Workspace, shard: Shard
+) -> None:
+    layout, whole = Layout(workspace.results), Layout(finished.results)
+    _write(layout.attempts(shard.id), [f"process {k} on here" for k in range(5)])  # killed right after the shard was written
+    for path, source in ((layout.shard(shard.id), whole.shard(shard.id)), (layout.shard_summary(shard.id), whole.shard_summary(shard.id))):
+        path.write_bytes(source.read_bytes())
+    train_shard(workspace.results, shard)
+    assert not layout.attempts(shard.id).exists(), "nothing is on record against a shard with all its numbers"
+    layout.shard(shard.id).unlink()
+    layout.shard_summary(shard.id).unlink()
+    assert train(workspace, shard).returncode == 0
+    assert layout.shard(shard.id).read_bytes() == whole.shard(shard.id).read_bytes()
 
 
 def test_a_shard_is_given_up_by_a_command(workspace: Workspace, shard: Shard) -> None:

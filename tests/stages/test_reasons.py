@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from nqf_pipeline.stages import reasons as stage
+from nqf_pipeline.stages.attempts import GIVEN_UP
+from nqf_pipeline.stages.locks import only_one
 from nqf_pipeline.stages.provenance import versions
 from nqf_pipeline.stages.reasons import Reason, reasons
 from nqf_pipeline.stages.run import begin
@@ -88,6 +90,22 @@ def test_a_job_that_was_stopped_goes_on(plan_again):
     layout.shard(shard).rename(layout.stopped(shard))
     layout.shard_summary(shard).unlink()
     assert reasons(wish) == [Reason("train", stage.STOPPED, 1), *AFTER_SHARDS]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [(["process 1 on here"], stage.ENDED), (["process 1 on here"] * 5, stage.CLOSED), ([GIVEN_UP], stage.CLOSED)],
+)
+def test_a_job_that_was_killed_is_named_as_such(plan_again, lines, words):
+    wish = plan_again()
+    layout, shard = wish.layout, wish.shards[1].id
+    layout.shard(shard).unlink()
+    layout.shard_summary(shard).unlink()
+    layout.attempts(shard).parent.mkdir()
+    layout.attempts(shard).write_text("".join(f"{line}\n" for line in lines))
+    assert reasons(wish) == [Reason("train", words, 1), *AFTER_SHARDS]
+    with only_one(layout, shard):
+        assert reasons(wish) == [Reason("train", stage.RUNNING, 1), *AFTER_SHARDS]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"bytes": 6}'])
