@@ -116,7 +116,7 @@ def forget(layout: Layout, shard: str) -> None:
 
 
 def settle(layout: Layout, shard: str) -> None:
-    """The shard is written, by this attempt or by one that was killed right afterwards: attempts stay on record only where it was closed."""
+    """The shard is written, maybe by an attempt that was killed right afterwards: attempts stay on record only where it was closed."""
     if set(read_record(layout.shard(shard)).cells.values()) <= TRAINED:
         clear(layout, shard)
     forget(layout, shard)
