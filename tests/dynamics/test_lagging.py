@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from nqf_pipeline.dynamics.lagging import LONGEST, SAFETY, Lag
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import CNN, MLP, DeepMLP, MultiHead, PhaseRetrieval, QueryKey
-from nqf_pipeline.stages.train import Stopwatch, run_cells
+from nqf_pipeline.stages.train import Stopwatch, program_of, run_cells
 from nqf_pipeline.store.schema import normalise, validate
 from nqf_pipeline.study.cells import Cell
-from nqf_pipeline.tasks import Teacher
+from nqf_pipeline.tasks import Teacher, TeacherNetwork
 
 ALLOWED = 1e-3
 SMALL = {
@@ -195,6 +195,14 @@ def test_who_lags():
     assert not cell.model_copy(update={"train": "twin"}).lags
     with pytest.raises(ValueError, match="every minibatch has another"):
         Optimizer(kind="sgd", batch_size=8, gradient_error=1e-3)
+
+
+@pytest.mark.parametrize("architecture", [SMALL["mlp"][0], PhaseRetrieval(inputs=5), DeepMLP(inputs=5)], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("batch", [{}, {"kind": "sgd", "batch_size": 8}], ids=["full", "batch"])
+def test_plans_and_programs_agree_where_moments_tell_the_gradient(architecture, batch):
+    task = TeacherNetwork(samples=20, test_samples=5)
+    cell = Cell(architecture=architecture, task=task, optimizer=Optimizer(**batch), sigma=0.1, steps=30, records=8)
+    assert cell.reads_moments == program_of(cell).reads_moments == (not batch and architecture.name != "deep_mlp")
 
 
 @pytest.mark.parametrize(
