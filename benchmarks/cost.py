@@ -25,11 +25,17 @@ from nqf_pipeline.study.plan import Plan, costs_of, plan_file
 from nqf_pipeline.study.rates import FILE, Rates
 
 CASES = Path(__file__).with_name("rates.yaml")
-JOB = (
-    "from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker; prepare_worker(); enable_double_precision(); "
-    "import nqf_pipeline.cli, nqf_pipeline.stages.run, nqf_pipeline.stages.train, jax; jax.numpy.zeros(1).block_until_ready()"
-)
-"""What a training job does before its first cell."""
+JOB = """
+import nqf_pipeline.cli
+from nqf_pipeline.stages.starting import quick_start
+with quick_start():
+    import nqf_pipeline.stages.run
+    from nqf_pipeline.stages.placing import Work, ready
+    ready(Work(lane_width=1))
+    import jax
+    jax.numpy.zeros(1).block_until_ready()
+"""
+"""What `nqf train` does before its first cell."""
 
 
 def timed(config: Path, known: Path | None = None) -> tuple[Plan, list[Timed]]:

@@ -67,13 +67,13 @@ def train_cells(cells: Sequence[Cell], place: Place, work: Work, progress: Progr
 
 
 def _on_core(cells: Sequence[Cell], work: Work, progress: Progress) -> None:
-    watch = _ready(work)
+    watch = ready(work)
     from nqf_pipeline.stages import train
 
     train.run_cells(cells, work.lane_width, watch, progress, work.parts)
 
 
-def _ready(work: Work, device: Device = "cpu") -> Stopwatch:
+def ready(work: Work, device: Device = "cpu") -> Stopwatch:
     """Set up this process for training, and let `work` see its clock."""
     begun = perf_counter()
     prepare_worker(device)
@@ -89,7 +89,7 @@ def _ready(work: Work, device: Device = "cpu") -> Stopwatch:
 
 
 def _on_gpu(cells: Sequence[Cell], work: Work, progress: Progress) -> None:
-    watch = _ready(work, "gpu")
+    watch = ready(work, "gpu")
     from nqf_pipeline.stages import train
 
     def run(width: int) -> None:
@@ -138,7 +138,7 @@ def _obey(parent: int) -> None:
 def _worker(lane_width: int) -> tuple[Work, Stopwatch, dict[str, Any]]:
     """What a process keeps from group to group: its clock, and the compiled program."""
     work = Work(lane_width)
-    return work, _ready(work), {}
+    return work, ready(work), {}
 
 
 def _train_group(cells: Lanes, lane_width: int) -> tuple[xr.Dataset, dict[str, float], str]:

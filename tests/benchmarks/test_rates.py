@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.cost import CASES, compare, show
+from benchmarks.cost import CASES, JOB, compare, show
 from benchmarks.rates import Timed, fitted
 from nqf_pipeline.dynamics.optimizers import Optimizer
 from nqf_pipeline.models import CNN, MLP, Diagonal
@@ -116,3 +118,11 @@ def test_buckets_that_take_twice_as_long_as_estimated_say_so(tmp_path: Path, cap
     assert all((step, whole) == pytest.approx((FACTOR, FACTOR)) for *_, step, whole in rows)
     assert not show(rows)
     assert f"0 of {len(rows)} buckets within a factor of two" in capsys.readouterr().out
+
+
+def test_a_job_is_timed_as_jobs_start() -> None:
+    def collections(job: str) -> int:
+        code = f"{job}\nimport gc; print(gc.get_stats()[0]['collections'])"
+        return int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+    assert 3 * collections(JOB) < collections(JOB.replace("with quick_start():", "if True:"))

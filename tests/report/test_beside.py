@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -13,6 +14,7 @@ from nqf_pipeline.errors import InputError, WorkError
 from nqf_pipeline.report import figures
 from nqf_pipeline.report.beside import Entries, shared
 from nqf_pipeline.study.config import ReportSettings
+from tests.workflow.runs import PATIENCE
 
 NAMES = [f"figure{i}" for i in range(8)]
 
@@ -22,8 +24,10 @@ def _taken(here: int, names: Iterator[str]) -> Entries:
     found: Entries = {}
     for name in names:
         found[name] = {"title": str(os.getpid() == here)}
+        deadline = monotonic() + PATIENCE
         while os.getpid() == here and not _seen(here).exists():
-            pass
+            assert monotonic() < deadline, "the other process took no figure"
+            sleep(0.01)
         _seen(here).touch()
     return found
 
