@@ -13,14 +13,16 @@ import random
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from tests.faults.operations import OPERATIONS
 from tests.faults.steps import NEVER, at_step
 
 LONG, EVERY = 100, 4
-"""Of an operation with more steps than that, most are alike (the files of a store): every fourth is tried."""
+"""Of an operation with more steps than that, most are alike (the files of a store): only every fourth is tried."""
 TWICE = 12
 """Pairs of kills, the second of what was to heal the first."""
 
@@ -43,14 +45,26 @@ def killed_at(folder: Path, operation: str, numbers: Sequence[int]) -> tuple[str
     for number in numbers:
         child = os.fork()
         if child == 0:
-            try:
-                with at_step(results, number, kill):
-                    OPERATIONS[operation](results)
-            finally:
-                os._exit(0)
-        if os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+            _to_its_end(results, operation, number)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code not in (0, -signal.SIGKILL):
+            raise SystemExit(f"`{operation}`, to be killed before step {number} of {name}, failed by itself (exit code {code})")
+        if code:
             killed.append(number)
     return name, killed
+
+
+def _to_its_end(results: Path, operation: str, number: int) -> NoReturn:
+    """The child: killed before its step, or done (exit code 0), or failed (1, and the traceback)."""
+    code = 1
+    try:
+        with at_step(results, number, kill):
+            OPERATIONS[operation](results)
+        code = 0
+    finally:
+        if code:
+            traceback.print_exc()
+        os._exit(code)
 
 
 def main(folder: Path, operation: str) -> None:

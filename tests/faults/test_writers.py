@@ -148,7 +148,7 @@ def test_every_step_that_the_system_refuses(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_killed_before_every_step(start: Path, truth: Callable[[str], dict[str, bytes]], tmp_path: Path, operation: str) -> None:
+def test_killed_before_its_steps(start: Path, truth: Callable[[str], dict[str, bytes]], tmp_path: Path, operation: str) -> None:
     folder = tmp_path / "killed"
     shutil.copytree(start, folder / "base" / "small")
     command = [sys.executable, "-m", "tests.faults.killed", str(folder), operation]
