@@ -166,8 +166,10 @@ def train(
 ) -> None:
     """Train the cells of one shard, networks and twins."""
     from nqf_pipeline.stages.compiled import keep_programs
+    from nqf_pipeline.stages.cores import flag_early
     from nqf_pipeline.stages.run import shards_named, train_shard
 
+    flag_early()
     keep_programs(results)
     (chosen,) = shards_named(results, [shard])
     with bar("cells", len(chosen.cells)) as progress:
@@ -181,8 +183,10 @@ def theory(
     shards: Annotated[list[str] | None, typer.Argument(help="ids of shards, or files of their predictions; all if none is given")] = None,
 ) -> None:
     """Predict the cells of a study; trains nothing."""
+    from nqf_pipeline.stages.cores import flag_early
     from nqf_pipeline.stages.run import predict_shards, recorded_plan, shards_named
 
+    flag_early()
     chosen = shards_named(results, [Path(shard).stem for shard in shards]) if shards else recorded_plan(results).shards
     with bar("shards", len(chosen)) as progress:
         predict_shards(results, chosen, progress)

@@ -78,6 +78,11 @@ def prepare_worker(device: Literal["cpu", "gpu"] = "cpu") -> int | None:
     return core
 
 
+def flag_early() -> None:
+    """XLA's flags for the CPU before planning, which starts JAX where a teacher network labels the data: it reads them once."""
+    _add_flags(_CPU_FLAGS)
+
+
 def _add_flags(flags: tuple[str, ...]) -> None:
     given = os.environ.get("XLA_FLAGS", "")
     missing = [flag for flag in flags if flag.split("=")[0] not in given]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nqf_pipeline.errors import InputError
-from nqf_pipeline.stages.cores import enable_double_precision, prepare_worker
+from nqf_pipeline.stages.cores import enable_double_precision, flag_early, prepare_worker
 from nqf_pipeline.stages.run import relocated
 from nqf_pipeline.store.schema import Status
 from nqf_pipeline.store.shards import read_shard
@@ -22,6 +22,7 @@ COMPARED = ("network_loss", "twin_loss", "network_mode", "twin_mode")
 
 def rerun_cell(results: Path, cell_id: str) -> dict[str, Any]:
     """Trains one cell by itself (lane width 1). Returns its ends, and the largest difference from the stored run where there is one."""
+    flag_early()
     cell, shard = find_cell(results, cell_id)
     if not cell.trained:
         raise InputError(f"cell {cell.id} is only predicted (`train: nothing`), so there is nothing to train again")
