@@ -28,14 +28,17 @@ def claim_run(layout: Layout) -> None:
         return
     path = layout.running("workflow")
     handle = _open(path)
-    if not lock(handle, path, wait=False):
-        owner = os.pread(handle, 200, 0).decode(errors="replace").strip() or "unknown"
+    try:
+        if not lock(handle, path, wait=False):
+            owner = os.pread(handle, 200, 0).decode(errors="replace").strip() or "unknown"
+            raise InputError(
+                f"{layout.root}: another run of this study goes on ({owner}), and two would do the same jobs twice. "
+                f"Wait until it ends, or stop it; `nqf status {layout.root}` shows what it does."
+            )
+        _sign(handle, path)
+    except BaseException:
         os.close(handle)
-        raise InputError(
-            f"{layout.root}: another run of this study goes on ({owner}), and two would do the same jobs twice. "
-            f"Wait until it ends, or stop it; `nqf status {layout.root}` shows what it does."
-        )
-    _sign(handle)
+        raise
     _runs[layout.root] = handle
 
 
@@ -48,7 +51,7 @@ def only_one(layout: Layout, job: str) -> Iterator[None]:
         if not lock(handle, path, wait=False):
             print(f"Waiting for another process that does `{job}` of {layout.root}", file=sys.stderr)
             lock(handle, path)
-        _sign(handle)
+        _sign(handle, path)
         yield
     finally:
         os.close(handle)
@@ -80,8 +83,11 @@ def _open(path: Path) -> int:
         raise unwritable(path, error) or error from error
 
 
-def _sign(handle: int) -> None:
+def _sign(handle: int, path: Path) -> None:
     """Say who holds the lock, and since when (the file's time stamp)."""
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
-    os.utime(handle)
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
+        os.utime(handle)
+    except OSError as error:
+        raise unwritable(path, error) or error from error

@@ -156,16 +156,16 @@ class _Reader:
         place = f"{self.path}, line {number}"
         record = self._record(line, place)
         try:
-            shard = Shard(tuple(self._cells(record)), int(record["lane_width"]))
-        except (ValidationError, KeyError, TypeError, IndexError, ValueError) as error:
+            shard, named = Shard(tuple(self._cells(record)), int(record["lane_width"])), (record["shard"], record["bucket"])
+        except (ValidationError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise ConfigError(
                 f"{place}: a cell cannot be read by this version ({error}); use the version that wrote it, or choose another `name`"
             ) from error
         if not shard.cells:
             raise ConfigError(f"{place}: a shard without cells; remove the line")
-        if shard.id != record["shard"] or shard.bucket != record["bucket"]:
+        if (shard.id, shard.bucket) != named:
             raise ConfigError(
-                f"{place}: the cells do not match the shard's name {record['shard']}: the line was edited, or written by a version with "
+                f"{place}: the cells do not match the shard's name {named[0]}: the line was edited, or written by a version with "
                 "other identities; use that version, or choose another `name` for the study"
             )
         return shard

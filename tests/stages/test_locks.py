@@ -132,3 +132,16 @@ def test_a_file_system_without_locks_is_named(layout: Layout, monkeypatch: pytes
     with pytest.raises(InputError, match=r"manifest\.jsonl: this file system cannot lock"):
         append(layout.manifest, "tiny", Manifest(), [])
     assert running_since(layout, "merge") is None
+
+
+@pytest.mark.parametrize("call", ["ftruncate", "pwrite", "utime"])
+def test_a_claim_that_cannot_be_signed_is_given_back(layout: Layout, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for claim in (lambda: claim_run(layout), lambda: only_one(layout, "merge").__enter__()):
+        with monkeypatch.context() as failing:
+            failing.setattr(f"nqf_pipeline.stages.locks.os.{call}", full)
+            with pytest.raises(InputError, match="no space left"):
+                claim()
+        claim()

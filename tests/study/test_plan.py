@@ -161,6 +161,25 @@ def test_an_edited_manifest_is_refused_by_line(small, tmp_path, old, new, phrase
         plan_study(small(), tmp_path)
 
 
+@pytest.mark.parametrize("schema", [1, 2])
+@pytest.mark.parametrize("value", ["absent", None, "x", 7, 1e999, [], {}, [["x"]], [[0, None]], {"kind": 1}])
+def test_no_value_of_a_manifest_line_is_more_than_a_message(small, tmp_path, schema, value):
+    wish = freeze(plan_study(small(), tmp_path))
+    path, first = wish.layout.manifest, json.loads(lines(tmp_path)[0])
+    if schema == 1:
+        first |= {"schema": 1, "cells": [cell.model_dump(mode="json") for cell in wish.manifest.shards[0].cells]}
+        del first["families"]
+    for key in first:
+        damaged = {name: found for name, found in first.items() if name != key} | ({} if value == "absent" else {key: value})
+        path.write_text(json.dumps(damaged) + "\n")
+        readable, told = key == "lane_width" and value == 7, ""
+        try:
+            read_manifest(path, "trial")
+        except ConfigError as error:
+            told = str(error)
+        assert ("manifest.jsonl, line 1: " in told) != readable, (key, value)
+
+
 def test_a_job_reads_its_own_line_only(small, tmp_path):
     wish = freeze(plan_study(small(engine={"seconds_per_job": 0.001}), tmp_path))
     path = wish.layout.manifest
