@@ -12,7 +12,7 @@ rule figures:
         "../../environment.yml"
     threads: min(PLAN.study.engine.dask.cores, 2)
     resources:
-        mem_mb=lambda wildcards, threads: 4000 * threads,
+        mem_mb=4000,
         runtime=60,
     params:
         study=STUDY,
