@@ -89,7 +89,7 @@ def test_costs_follow_shapes():
     small = cell_seconds(cell(width=80), sizes)
     assert cell_seconds(wide, sizes) == pytest.approx(10 * small, rel=0.2)
     assert cell_seconds(long, sizes) == pytest.approx(100 * cell_seconds(cell(), sizes), rel=0.1)
-    assert cell_seconds(double, sizes) > 1.5 * cell_seconds(cell(), sizes)
+    assert cell_seconds(double, sizes) > cell_seconds(cell(), sizes), "by how much is measured"
     assert cell_seconds(batch, sizes) < 0.5 * cell_seconds(wide, sizes)
     assert cell_bytes(cell(), Sizes(600, 40)) > 5 * cell_bytes(cell(), sizes)
     assert cell_seconds(cell(task=FeaturePowerLaw(), architecture=Diagonal(), steps=10**5), Sizes(1000, 24)) < 1.0, "moments, not samples"
