@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from nqf_pipeline.report.canvas import Drawing, Omitted, drop_unused, grid_of, panels, source_legend
 from nqf_pipeline.report.data import Findings
-from nqf_pipeline.report.fits import ensembles, foretold, grid_points
+from nqf_pipeline.report.fits import ensembles, grid_points, predicted_only
 from nqf_pipeline.report.kinds import whose
 from nqf_pipeline.report.names import INK, MUTED
 from nqf_pipeline.report.style import LINES, MARKERS, colour_of
@@ -28,13 +28,13 @@ _APART = 0.16
 def exponents(study: Findings, look: ReportSettings) -> Drawing | Omitted:
     """Exponent against epsilon, one panel a grid point."""
     measured = ensembles(study)
-    tables = measured or foretold(study)
+    tables = measured or predicted_only(study)
     if not tables:
         return Omitted("no fitted exponent of a power-law ensemble")
     every = pd.concat(tables.values())
     groups = grid_points(study, every)
     shown = groups[:: -(-len(groups) // PANELS)]
-    title = _title(every) if measured else _foretold_title(every)
+    title = _title(every) if measured else _predicted_title(every)
     height, width = grid_of(len(shown), 3)
     figure, axes = panels(height, width, 1.75, title)
     left = drop_unused(axes, len(shown))
@@ -100,7 +100,7 @@ def _title(table: pd.DataFrame) -> str:
     )
 
 
-def _foretold_title(table: pd.DataFrame) -> str:
+def _predicted_title(table: pd.DataFrame) -> str:
     return f"Predicted exponents, nothing trained: {number(table['exponent'].min())} to {number(table['exponent'].max())}{_away(table)}"
 
 

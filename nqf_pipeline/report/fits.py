@@ -35,7 +35,7 @@ def ensembles(study: Findings) -> dict[str, pd.DataFrame]:
     return {task: table for task, table in found.items() if len(table)}
 
 
-def foretold(study: Findings) -> dict[str, pd.DataFrame]:
+def predicted_only(study: Findings) -> dict[str, pd.DataFrame]:
     """Exponents of theory's curves where nothing is trained, per kind of ensemble; empty where any is fitted to a trained curve."""
     if ensembles(study):
         return {}

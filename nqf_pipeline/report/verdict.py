@@ -8,7 +8,7 @@ import pandas as pd
 from nqf_pipeline.analysis.sources import leading
 from nqf_pipeline.report.chosen import finest_predictions, matched_networks, networks
 from nqf_pipeline.report.data import Findings, narrowed, ordered
-from nqf_pipeline.report.fits import ensembles, foretold
+from nqf_pipeline.report.fits import ensembles, predicted_only
 from nqf_pipeline.report.kinds import counted, whose
 from nqf_pipeline.report.names import TIER_NAMES, readable
 from nqf_pipeline.report.wording import listed, number, percent, plural, spread
@@ -69,7 +69,7 @@ def _exponents(study: Findings) -> list[str]:
     sentences = [
         f"Nothing is trained of {readable(task)}: {len(table)} exponents are predicted, from {number(table['exponent'].min())} to "
         f"{number(table['exponent'].max())}."
-        for task, table in foretold(study).items()
+        for task, table in predicted_only(study).items()
     ]
     for task, table in ensembles(study).items():
         every = leading(study.exponents[study.exponents["task"].str.startswith(task)])

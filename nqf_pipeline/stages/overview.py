@@ -13,14 +13,17 @@ def overview(wish: Plan) -> dict[str, str]:
     found = wish.summary()
     trained = {shard.bucket for shard in wish.training if not wish.done(shard)}
     timed = len(trained & set(wish.timings))
-    basis = f"{timed} of {len(trained)} buckets timed by the pilot, the rest estimated" if timed else "estimated, not timed"
-    timed_all = timed == len(trained) and timed > 0
+    basis = "estimated, not timed"
+    if timed:
+        basis = (
+            "timed by the pilot" if timed == len(trained) else f"{timed} of {len(trained)} buckets timed by the pilot, the rest estimated"
+        )
     left = f"about {duration(found['seconds'])} on {wish.study.engine.workers} cores for {found['jobs']:,} jobs"
     return {
         "study": found["study"],
         "cells": f"{found['cells']:,}",
         "of them": ", ".join(f"{count:,} {_TRAIN[name]}" for name, count in found["train"].items()),
-        "time": f"{left} ({'timed by the pilot' if timed_all else basis})" if found["jobs"] else "nothing left to train or predict",
+        "time": f"{left} ({basis})" if found["jobs"] else "nothing left to train or predict",
         "not in this time": "merge, analysis, figures and page",
         "disk": f"about {size(found['bytes'])} in at most {found['files']:,} files in {wish.layout.root}, when all is done",
         "shards": f"{found['shards']:,} in {found['buckets']:,} buckets: {found['already_done']:,} done, {found['to_run']:,} to run"

@@ -130,6 +130,7 @@ def inject(start: Path, tmp_path: Path, operation: str, code: int, after: dict[s
             if not happened:
                 del book.faults[seen:]
                 break
+        assert book.faults, "an operation has steps"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
